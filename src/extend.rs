@@ -23,7 +23,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub use crate::context::moment::{leaf_of, moment_of, session_of};
+pub use crate::context::as_of::{leaf_of, moment_of, session_of};
 pub use crate::context::over_time::SizesOverTime;
 pub use crate::context::states::{LoopStates, ShownChain, shown_chain, turn_dispositions};
 pub use loopstore_core::store::*;

@@ -24,12 +24,13 @@ pub use crate::search::query::question;
 pub use crate::search::trust::missing as missing_from_index;
 pub use crate::sqlite::salvage::{LostRows, Mender, Removable, counter_of, place_of};
 pub use crate::sqlite::schema::{is_store, open_locked};
-pub use crate::store::append::{LastTurn, Retell, append_leased, set_status_leased};
+pub use crate::store::append::{LastTurn, LoopRebuild, append_leased, set_status_leased};
 pub use crate::store::audit::{AuditedDigests, DIGESTED, RowDigest, row_digest};
 pub use crate::store::calls::finish_calls;
 pub use crate::store::codec::{to_json, unhex};
 pub use crate::store::columns::{ColumnValue, Columns, FromColumn, damaged, missing};
 pub use crate::store::counter_choice::OtherCounter;
+pub use crate::store::encoded::EncodedMessage;
 pub use crate::store::history::{history_fingerprint, restore_history, shorten_history};
 pub use crate::store::lease::time_text;
 pub use crate::store::listing::{
@@ -41,11 +42,10 @@ pub use crate::store::packing::Packing;
 pub use crate::store::packs::{
     LastPack, MAX_PACK_BYTES, Unpacked, each_pack, fill, open, view_head,
 };
-pub use crate::store::ready::Ready;
 pub use crate::store::receipt::{OpenReceipt, seal};
 pub use crate::store::rollups::added_loops;
 pub use crate::store::session::{edit_loop, forget_parent_seq, run_owner, set_parent_seq};
-pub use crate::store::source::Pieces;
+pub use crate::store::source::SourcePieces;
 pub use crate::store::values::{BoundValue, ToValue};
 
 /// Snapshots and transactions of a [`Database`](crate::Database).

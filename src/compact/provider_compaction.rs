@@ -13,7 +13,7 @@ use crate::compaction::{Recent, Summary};
 use crate::context::view_for;
 use crate::model::{AgentMessage, Content, Json, Role, SealingProvider, Time, Turns};
 use crate::overlay::{BlockSpec, ChainSnapshot, CompactedAs, SealedRecord, turn_seqs};
-use crate::store::append::SealedMessage;
+use crate::store::append::AppendedCompaction;
 use crate::store::session::run_owner;
 use crate::store::{
     BlockKind, LoopKey, Outcome, StoreError, StoreRead, StoreResult, StoreWrite, decode,
@@ -30,7 +30,7 @@ const TRIGGER: &str = "provider";
 pub fn record_appended_compactions(
     write: &mut dyn StoreWrite,
     counter: &dyn TokenCounter,
-    found: &[SealedMessage],
+    found: &[AppendedCompaction],
 ) -> StoreResult<Vec<CompactionEnded>> {
     found
         .iter()
@@ -41,11 +41,11 @@ pub fn record_appended_compactions(
 fn seal(
     write: &mut dyn StoreWrite,
     counter: &dyn TokenCounter,
-    SealedMessage {
+    AppendedCompaction {
         loop_key,
         seq,
         provider,
-    }: SealedMessage,
+    }: AppendedCompaction,
 ) -> StoreResult<CompactionEnded> {
     let (turn, message) = message_at(write, loop_key, seq)?;
     let lost = || StoreError::Damaged(format!("message {seq} holds no compaction"));

@@ -14,7 +14,7 @@ use crate::context::{BuildError, BuildOptions, build_context_from_session, leaf_
 use crate::model::{Role, SealingProvider, SessionId};
 use crate::overlay::{SealedRecord, has_originals};
 use crate::store::active_blocks::{self, ActiveBlocks, View};
-use crate::store::append::SealedMessage;
+use crate::store::append::AppendedCompaction;
 use crate::store::{
     self, LoopKey, RunRow, SessionStore, StoreError, StoreRead, StoreResult, decode,
 };
@@ -179,7 +179,7 @@ fn orphans(
     read: &dyn StoreRead,
     leaf: LoopKey,
     provider: Option<SealingProvider>,
-) -> StoreResult<Vec<SealedMessage>> {
+) -> StoreResult<Vec<AppendedCompaction>> {
     let mut recorded = HashSet::new();
     read.runs(read.loop_by_key(leaf)?.session, &mut |run| {
         let record = SealedRecord::of(&run);
@@ -203,7 +203,7 @@ fn orphans(
             if let Some(provider) = by
                 && !recorded.contains(&(link.row.loop_id.clone(), seq))
             {
-                found.push(SealedMessage {
+                found.push(AppendedCompaction {
                     loop_key,
                     seq,
                     provider,

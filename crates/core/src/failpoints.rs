@@ -1,5 +1,5 @@
-//! Faults that are built in on purpose, so that the tests can show that they would find them, and a format
-//! to come. In a release build there are none, and no way to ask for one.
+//! Faults that are built in on purpose, so that the tests can show that they would find them, and a later
+//! format. A release build has none, and no way to request one.
 
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failpoint {
-    /// The messages of a turn and its totals are committed apart.
+    /// The messages of a turn and its totals are committed separately.
     SplitTransaction = 1,
-    /// Now and then a commit is acknowledged and not made.
+    /// Some commits are acknowledged and not made.
     LostWrite,
     /// Writers do not queue.
     UnfairQueue,
@@ -19,9 +19,9 @@ pub enum Failpoint {
     Panic,
     /// Control characters reach the terminal.
     RawEscape,
-    /// A commit is acknowledged before the disk has it.
+    /// A commit is acknowledged before it is on disk.
     EarlyAnswer,
-    /// No fault: the program knows one format more, which nobody has.
+    /// No fault: the program knows one more format, which no database has.
     LaterFormat,
 }
 
@@ -40,30 +40,30 @@ const ALL: [(&str, Failpoint); 8] = [
 #[cfg(debug_assertions)]
 static BUILT_IN: AtomicU32 = AtomicU32::new(0);
 
-/// Builds in the faults of these names, parted by commas; other names do nothing.
+/// Builds in the faults with these names, separated by commas; other names do nothing.
 #[cfg(debug_assertions)]
 pub fn activate(names: &str) {
-    let asked = ALL
+    let requested = ALL
         .iter()
         .filter(|(known, _)| names.split(',').any(|name| name == *known));
-    for (_, fault) in asked {
+    for (_, fault) in requested {
         BUILT_IN.fetch_or(1 << *fault as u32, Ordering::Relaxed);
     }
 }
 
-/// Whether this fault is built in.
+/// True if this fault is built in.
 #[cfg(debug_assertions)]
 pub fn is_active(fault: Failpoint) -> bool {
     BUILT_IN.load(Ordering::Relaxed) & (1 << fault as u32) != 0
 }
 
-/// Whether this fault is built in.
+/// True if this fault is built in.
 #[cfg(not(debug_assertions))]
 pub const fn is_active(_: Failpoint) -> bool {
     false
 }
 
-/// Panics if that is built in, at a value so long.
+/// Panics at a value of this length, if that fault is built in.
 pub(crate) fn panic_at(bytes: usize) {
     #[allow(clippy::panic)]
     if bytes > 69_000 && is_active(Failpoint::Panic) {

@@ -3,11 +3,11 @@
 //! - [`store`] is the contract of a backend, by table, and the rules on rows: how an append groups turns, which
 //!   blocks are active, what a lease allows, what a digest covers, what a pack holds.
 //! - `overlay` is the one assembler of blocks.
-//! - [`context`] reads what a model call sees through the blocks.
+//! - [`context`] reads the messages that a model call sees through the blocks.
 //!
-//! There is no SQL here and no database: `loopstore` brings SQLite, `loopstore-postgres` PostgreSQL. What writes a
-//! compaction, searches, and what a program calls are in `loopstore` too. A program depends on `loopstore`; this
-//! crate is for backends and for crates of the workspace, and any release may change it.
+//! There is no SQL here and no database: `loopstore` brings SQLite, `loopstore-postgres` PostgreSQL. Compaction,
+//! search and the interface for programs are in `loopstore` too. A program depends on `loopstore`; this crate is
+//! for backends and for crates of the workspace, and any release may change it.
 
 #![warn(missing_docs)]
 #![cfg_attr(

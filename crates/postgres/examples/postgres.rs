@@ -10,24 +10,24 @@ use loopstore_recorder::event::*;
 use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 
 /// The events of a turn: a question with a long answer.
-fn turn(loop_key: &LoopId, number: u32) -> Vec<AgentEvent> {
+fn turn(loop_id: &LoopId, number: u32) -> Vec<AgentEvent> {
     let messages: [AgentMessage; 2] = [
         Message::user(format!("Please mend part {number}")).into(),
         Message::assistant(format!("Part {number} is mended. ").repeat(40)).into(),
     ];
     let mut events = vec![AgentEvent::TurnStart(TurnStart::new(
-        loop_key.clone(),
+        loop_id.clone(),
         number,
     ))];
     for message in messages {
-        let (id, started) = (loop_key.clone(), message.clone());
+        let (id, started) = (loop_id.clone(), message.clone());
         events.push(AgentEvent::MessageStart(MessageStart::new(id, started)));
         events.push(AgentEvent::MessageEnd(MessageEnd::new(
-            loop_key.clone(),
+            loop_id.clone(),
             message,
         )));
     }
-    events.push(AgentEvent::TurnEnd(TurnEnd::new(loop_key.clone())));
+    events.push(AgentEvent::TurnEnd(TurnEnd::new(loop_id.clone())));
     events
 }
 
@@ -42,18 +42,18 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 /// Records, compacts and reads in the database at `address`.
 pub fn on(address: &str) -> Result<(), Box<dyn Error>> {
     let store = PostgresStore::open(address)?;
-    let loop_key = LoopId::generate();
-    let session = SessionId::new(format!("session of {loop_key}"))?;
+    let loop_id = LoopId::generate();
+    let session = SessionId::new(format!("session of {loop_id}"))?;
     let mut recorder = SessionRecorder::new(&store, RecorderOptions::default());
-    let start = AgentStart::new(session.clone(), loop_key.clone());
+    let start = AgentStart::new(session.clone(), loop_id.clone());
     recorder.record(AgentEvent::AgentStart(start))?;
     for number in 0..16 {
-        for event in turn(&loop_key, number) {
+        for event in turn(&loop_id, number) {
             // A message that is complete would outlive the server's crash.
             recorder.record(event)?;
         }
     }
-    recorder.record(AgentEvent::AgentEnd(AgentEnd::new(loop_key)))?;
+    recorder.record(AgentEvent::AgentEnd(AgentEnd::new(loop_id)))?;
     let request = CompactRequest {
         trigger: CompactTrigger::Length,
         ..CompactRequest::default()

@@ -4,7 +4,7 @@ use std::thread;
 
 use loopstore::extend::source::SourceError;
 use loopstore::extend::{SessionStore, StoreError, StoreWrite, source};
-use loopstore::internal::{LastTurn, Pieces};
+use loopstore::internal::{LastTurn, SourcePieces};
 use loopstore::model::SessionId;
 
 use super::decode::{DecodedSource, read_transcript};
@@ -82,7 +82,7 @@ pub(super) fn import_and_keep(
                 .redacting(options.redact, &options.redaction)
                 .with_last_turn(match importer.rewrites() {
                     true => LastTurn::Open,
-                    false => LastTurn::Sealed,
+                    false => LastTurn::Final,
                 });
             let (report, mut pieces) = match ahead.take() {
                 Some(opened) => {
@@ -95,7 +95,7 @@ pub(super) fn import_and_keep(
             if options.keeps_files() && !report.sessions.is_empty() {
                 let none = &mut std::iter::empty();
                 let pieces = match &mut pieces {
-                    Some(pieces) => pieces as &mut Pieces<'_>,
+                    Some(pieces) => pieces as &mut SourcePieces<'_>,
                     None => none,
                 };
                 keep(write, source, pieces, importer.format(), &report.sessions)?;
@@ -140,7 +140,7 @@ fn read_here(
 fn keep(
     write: &mut dyn StoreWrite,
     source: &mut Source<'_>,
-    pieces: &mut Pieces<'_>,
+    pieces: &mut SourcePieces<'_>,
     format: &str,
     ids: &[SessionId],
 ) -> Result<(), ImportError> {

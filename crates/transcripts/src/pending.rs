@@ -2,7 +2,7 @@
 
 use loopstore::extend::StoreResult;
 use loopstore::extend::append::NewMessage;
-use loopstore::internal::Ready;
+use loopstore::internal::EncodedMessage;
 use loopstore::model::{AgentMessage, Author, Message, Role};
 use loopstore::tokens::TokenCounter;
 
@@ -11,7 +11,7 @@ use super::matching::RecordDigest;
 /// A message, in its stored form if the reader had no reason to think that it is known already.
 pub(super) enum PendingMessage {
     Plain(Box<AgentMessage>),
-    Encoded(Box<Ready>),
+    Encoded(Box<EncodedMessage>),
 }
 
 impl PendingMessage {
@@ -23,7 +23,7 @@ impl PendingMessage {
     ) -> StoreResult<Self> {
         let origin = Some(origin);
         let new = NewMessage { message, origin };
-        Ok(Self::Encoded(Box::new(Ready::of(new, counter)?)))
+        Ok(Self::Encoded(Box::new(EncodedMessage::of(new, counter)?)))
     }
 
     pub(super) fn role(&self) -> Role {
@@ -68,7 +68,7 @@ impl PendingMessage {
         self,
         origin: RecordDigest,
         counter: &dyn TokenCounter,
-    ) -> StoreResult<Ready> {
+    ) -> StoreResult<EncodedMessage> {
         match self {
             Self::Encoded(ready) => Ok(*ready),
             Self::Plain(message) => {
@@ -76,7 +76,7 @@ impl PendingMessage {
                     message: *message,
                     origin: Some(origin),
                 };
-                Ready::of(new, counter)
+                EncodedMessage::of(new, counter)
             }
         }
     }

@@ -18,13 +18,13 @@ impl StoreSink<'_> {
     pub(super) fn changed(
         &mut self,
         at: usize,
-        loop_key: &LoopId,
+        loop_id: &LoopId,
         fate: Fate,
         message: AgentMessage,
         origin: RecordDigest,
     ) -> StoreResult<()> {
         self.flush()?;
-        let (Some(key), Some(seq)) = (self.loop_key(at, loop_key), fate.seq()) else {
+        let (Some(key), Some(seq)) = (self.loop_key(at, loop_id), fate.seq()) else {
             return Ok(());
         };
         let may_replace = matches!(
@@ -35,10 +35,10 @@ impl StoreSink<'_> {
             }
         );
         if may_replace && self.may_replace(key, seq)? {
-            return self.replace_turn(at, loop_key, seq, message, origin);
+            return self.replace_turn(at, loop_id, seq, message, origin);
         }
         let digest = self.digests.revised(seq, &origin);
-        let state = self.sessions[at].loops.get_mut(loop_key);
+        let state = self.sessions[at].loops.get_mut(loop_id);
         let known = state.and_then(|state| state.known.as_mut());
         if !known.is_some_and(|known| known.revised.insert(digest)) {
             return Ok(());
@@ -48,16 +48,16 @@ impl StoreSink<'_> {
         {
             self.report.added_messages += 1;
             self.sessions[at].current.grows();
-            return self.queue(at, loop_key, rest.into(), digest, 0);
+            return self.queue(at, loop_id, rest.into(), digest, 0);
         }
         let Ok(data) = data(seq, &message) else {
-            let reason = format!("a changed message of loop `{loop_key}` nests too deeply");
+            let reason = format!("a changed message of loop `{loop_id}` nests too deeply");
             self.report.skip(&self.from.path, None, reason);
             return Ok(());
         };
         self.report.revised += 1;
         let note = AgentMessage::extension(extension_kinds::REVISED, data);
-        self.queue(at, loop_key, note.into(), digest, 0)
+        self.queue(at, loop_id, note.into(), digest, 0)
     }
 
     /// True if a message may still be replaced: it is in the last turn of its loop, and that turn is in flight, or
@@ -131,12 +131,12 @@ impl StoreSink<'_> {
     fn replace_turn(
         &mut self,
         at: usize,
-        loop_key: &LoopId,
+        loop_id: &LoopId,
         seq: u32,
         message: AgentMessage,
         origin: RecordDigest,
     ) -> StoreResult<()> {
-        let Some(state) = self.sessions[at].loops.get_mut(loop_key) else {
+        let Some(state) = self.sessions[at].loops.get_mut(loop_id) else {
             return Ok(());
         };
         let row = self.write.loop_by_key(state.key)?;

@@ -174,7 +174,7 @@ impl LoopState {
                 new.ended_at.clone_from(&self.described.ended_at);
             }
         }
-        append::seal(write, &mut new, last_turn)?;
+        append::finalize_turns(write, &mut new, last_turn)?;
         if new != row {
             write.update_loop(&new)?;
         }
@@ -366,7 +366,7 @@ impl ImportedSession {
             if let Some(state) = self.loops.remove(&id) {
                 let last_turn = match newest == Some(state.key) {
                     true => last_turn,
-                    false => LastTurn::Sealed,
+                    false => LastTurn::Final,
                 };
                 self.is_changed |= state.finish(write, last_turn)?;
             }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use loopstore::extend::{LoopKey, SessionKey, StoreResult, StoreWrite, append};
-use loopstore::internal::{LastTurn, Ready, record_appended_compactions};
+use loopstore::internal::{EncodedMessage, LastTurn, record_appended_compactions};
 use loopstore::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, Role, SessionId};
 use loopstore::tokens::TokenCounter;
 
@@ -49,7 +49,7 @@ pub(super) struct KnownMessage {
 /// Messages of one loop that are not written yet.
 struct LoopBatch {
     loop_key: LoopKey,
-    messages: Vec<Ready>,
+    messages: Vec<EncodedMessage>,
     bytes: usize,
 }
 
@@ -113,7 +113,7 @@ impl<'a> StoreSink<'a> {
             batch: None,
             held: Vec::new(),
             skip_encoding: SkipEncoding::default(),
-            last_turn: LastTurn::Sealed,
+            last_turn: LastTurn::Final,
         })
     }
 
@@ -283,7 +283,7 @@ impl<'a> StoreSink<'a> {
 
     pub(super) fn take_message(
         &mut self,
-        loop_key: &LoopId,
+        loop_id: &LoopId,
         message: PendingMessage,
         origin: RecordDigest,
         bytes: usize,
@@ -299,8 +299,8 @@ impl<'a> StoreSink<'a> {
             let (redacted, changed) = self.redact_message(message.into_message()?)?;
             (message, has_secret) = (redacted.into(), changed);
         }
-        let Some(state) = self.sessions[at].loops.get_mut(loop_key) else {
-            let reason = format!("the importer found a message before its loop `{loop_key}`");
+        let Some(state) = self.sessions[at].loops.get_mut(loop_id) else {
+            let reason = format!("the importer found a message before its loop `{loop_id}`");
             return Err(ImportError::Refused(reason));
         };
         let role = message.role();
@@ -310,7 +310,7 @@ impl<'a> StoreSink<'a> {
         if redacts {
             let turn = TurnPlace {
                 at,
-                loop_id: loop_key,
+                loop_id,
                 begins,
             };
             message = self
@@ -323,7 +323,7 @@ impl<'a> StoreSink<'a> {
         if is_voice(role, voice) {
             current.voice(message.created_at());
         }
-        let fate = match self.is_replaced(at, loop_key, fate) {
+        let fate = match self.is_replaced(at, loop_id, fate) {
             true => Fate::New,
             false => fate,
         };
@@ -335,7 +335,7 @@ impl<'a> StoreSink<'a> {
             Fate::Later { .. } | Fate::Revised(_) => {
                 self.count_secrets(at);
                 let message = message.into_message()?;
-                return Ok(self.changed(at, loop_key, fate, message, origin)?);
+                return Ok(self.changed(at, loop_id, fate, message, origin)?);
             }
             Fate::New => self.count_secrets(at),
         }
@@ -344,19 +344,19 @@ impl<'a> StoreSink<'a> {
             self.sessions[at].current.grows();
         }
         if redacts {
-            self.hold(at, loop_key, message.into_message()?, origin, bytes);
+            self.hold(at, loop_id, message.into_message()?, origin, bytes);
             return Ok(());
         }
-        Ok(self.queue(at, loop_key, message, origin, bytes)?)
+        Ok(self.queue(at, loop_id, message, origin, bytes)?)
     }
 
     /// Takes a message that is stored, and of which the transcript says nothing else.
-    pub(super) fn known_message(&mut self, loop_key: &LoopId, known: &KnownMessage) {
+    pub(super) fn known_message(&mut self, loop_id: &LoopId, known: &KnownMessage) {
         let Begun::Written(at) = self.current else {
             return;
         };
         let session = &mut self.sessions[at];
-        let Some(state) = session.loops.get_mut(loop_key) else {
+        let Some(state) = session.loops.get_mut(loop_id) else {
             return;
         };
         state.follow(known.role, known.turn_index);
@@ -368,8 +368,8 @@ impl<'a> StoreSink<'a> {
     }
 
     /// True if what was stored of a message was taken away with its turn, which comes in anew.
-    pub(super) fn is_replaced(&self, at: usize, loop_key: &LoopId, fate: Fate) -> bool {
-        let state = self.sessions[at].loops.get(loop_key);
+    pub(super) fn is_replaced(&self, at: usize, loop_id: &LoopId, fate: Fate) -> bool {
+        let state = self.sessions[at].loops.get(loop_id);
         let from = state.and_then(|state| state.known.as_ref()?.replaced_from);
         from.is_some_and(|from| fate.seq().is_some_and(|seq| seq >= from))
     }
@@ -382,19 +382,19 @@ impl<'a> StoreSink<'a> {
         }
     }
 
-    pub(super) fn loop_key(&self, at: usize, loop_key: &LoopId) -> Option<LoopKey> {
-        Some(self.sessions[at].loops.get(loop_key)?.key)
+    pub(super) fn loop_key(&self, at: usize, loop_id: &LoopId) -> Option<LoopKey> {
+        Some(self.sessions[at].loops.get(loop_id)?.key)
     }
 
     pub(super) fn queue(
         &mut self,
         at: usize,
-        loop_key: &LoopId,
+        loop_id: &LoopId,
         message: PendingMessage,
         origin: RecordDigest,
         bytes: usize,
     ) -> StoreResult<()> {
-        let Some(key) = self.loop_key(at, loop_key) else {
+        let Some(key) = self.loop_key(at, loop_id) else {
             return Ok(());
         };
         self.sessions[at].appended(&message);
@@ -432,7 +432,7 @@ impl<'a> StoreSink<'a> {
         };
         // It runs until the transcript ends, so that its last turn counts as in flight meanwhile.
         let (key, messages) = (batch.loop_key, batch.messages);
-        let appended = append::append_ready(self.write, key, messages, self.last_turn)?;
+        let appended = append::append_encoded(self.write, key, messages, self.last_turn)?;
         let sealed = record_appended_compactions(self.write, self.counter, &appended.compactions)?;
         self.report.compactions.extend(sealed);
         Ok(())
@@ -494,7 +494,7 @@ impl<'a> StoreSink<'a> {
         let mut row = self.write.loop_by_key(loop_key)?;
         if status.is_ended() && !row.status.is_ended() {
             row.status = status;
-            append::seal(self.write, &mut row, LastTurn::Sealed)?;
+            append::finalize_turns(self.write, &mut row, LastTurn::Final)?;
             self.write.update_loop(&row)?;
         }
         let run = super::runs::ImportedRun { loop_key, run_id };

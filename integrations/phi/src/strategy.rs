@@ -297,11 +297,11 @@ fn kept(record: &LoopRecord, is_most_recent: bool) -> theirs::CompactionBlock {
 
 fn record_of(
     session: &SessionId,
-    loop_key: &LoopId,
+    loop_id: &LoopId,
     messages: Vec<phi_core::AgentMessage>,
 ) -> LoopRecord {
     LoopRecord {
-        loop_id: loop_key.to_string(),
+        loop_id: loop_id.to_string(),
         session_id: session.to_string(),
         agent_id: String::new(),
         parent_loop_id: None,

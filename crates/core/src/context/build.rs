@@ -1,4 +1,4 @@
-//! Reading the messages of a context.
+//! Reads the messages of a context.
 
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
@@ -18,7 +18,7 @@ use crate::store::{
     StoreRead, StoreResult, StoredMessage, StoredMessageRef, Turns, codec,
 };
 
-/// Reads the context of a chain and, if that is wanted, what it is made of.
+/// Reads the context of a chain and, if requested, its composition.
 pub fn build(
     read: &dyn StoreRead,
     session: &SessionId,
@@ -40,7 +40,7 @@ pub fn build(
     Ok((context, builder.outline))
 }
 
-/// Says of a context that has its messages what they are for its provider, and what is wrong with them.
+/// Completes a context that has its messages: the provider and its compaction, `in_flight` and the faults.
 pub(super) fn finish(
     read: &dyn StoreRead,
     context: &mut Context,
@@ -72,13 +72,13 @@ fn sealed_anchor(chain: &Chain) -> Option<&BlockCore> {
     block.kind.is_sealed().then_some(block)
 }
 
-/// Whether the leaf of a context is at work.
+/// True if the leaf of a context is running.
 pub(super) fn in_flight(leaf: &ChainLink) -> bool {
-    // A loop that went on after the moment was at work then.
+    // A loop that grew after the moment was running then.
     leaf.end_seq < leaf.row.totals.next_seq || !leaf.row.status.is_ended()
 }
 
-/// Reads what the context of these loops is made of, without what the messages say.
+/// Reads the composition of the context of these loops, without the content of the messages.
 pub(super) fn outline_of<'a>(
     read: &dyn StoreRead,
     links: impl Iterator<Item = &'a ChainLink>,
@@ -94,8 +94,8 @@ pub(super) fn outline_of<'a>(
     Ok(outline)
 }
 
-/// Reads the parts of a chain's context from stored sizes; of the messages only those of blocks are
-/// read, and none is parsed.
+/// Reads the parts of a chain's context from stored sizes; only the messages of blocks are read, and none
+/// is parsed.
 pub(super) fn parts_of(read: &dyn StoreRead, chain: &Chain) -> StoreResult<Vec<Part>> {
     let leaf = chain.leaf()?;
     let mut builder = Builder::new(read, SessionId::generate(), leaf.row.loop_id.clone());
@@ -106,7 +106,7 @@ pub(super) fn parts_of(read: &dyn StoreRead, chain: &Chain) -> StoreResult<Vec<P
     Ok(builder.context.parts)
 }
 
-/// Returns what a chain would show with blocks that are not written yet.
+/// Returns the messages that a chain would show with blocks that are not written yet.
 pub fn messages_with(
     read: &dyn StoreRead,
     chain: &Chain,
@@ -129,7 +129,7 @@ pub fn originals_of(read: &dyn StoreRead, chain: &[ChainLink]) -> StoreResult<Ve
     Ok(builder.context.messages)
 }
 
-/// Returns what one loop shows; with `quotes`, also the pinned messages that its block quotes.
+/// Returns the messages that one loop shows; with `quotes`, also the pinned messages that its block quotes.
 pub fn shown_messages(
     read: &dyn StoreRead,
     link: &ChainLink,
@@ -150,21 +150,21 @@ pub(super) struct Builder<'a> {
     /// Blocks that are not written yet.
     fresh: &'a [&'a NewBlock],
     pub(super) context: Context,
-    /// Of each message: the turn of the original, `None` for one of a summary.
+    /// The turn of each message's original; `None` for a message of a summary.
     turns: Vec<Option<u32>>,
     outline: Outline,
     with_outline: bool,
-    /// Each message is compared with its digest.
+    /// True to compare each message with its digest.
     check: bool,
-    /// The messages themselves are not wanted.
+    /// True to collect no messages.
     only_outline: bool,
-    /// Neither are they, and originals are not even read.
+    /// True to collect no messages and read no originals.
     only_parts: bool,
-    /// Pinned messages that blocks quote are left out.
+    /// True to leave out pinned messages that blocks quote.
     without_quotes: bool,
 }
 
-/// What stands in the place of originals, by their sequence; `None`: nothing.
+/// The replacements of originals, by their sequence; `None` if an original is dropped.
 type Replacements = HashMap<u32, Option<StoredMessage>, RandomState>;
 
 fn not_its_digest(link: &ChainLink, place: MessageOrigin) -> StoreError {
@@ -178,11 +178,11 @@ fn not_its_digest(link: &ChainLink, place: MessageOrigin) -> StoreError {
     ))
 }
 
-/// Where a message comes from.
+/// The origin of a message.
 #[derive(Clone, Copy)]
 struct MessageOrigin {
     block: Option<BlockKey>,
-    /// The sequence of the original, `None` for one of a summary.
+    /// The sequence of the original; `None` for a message of a summary.
     seq: Option<u32>,
     turn: Option<u32>,
 }
@@ -219,7 +219,7 @@ impl<'a> Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Makes room for so many messages; a number that cannot be right is not believed.
+    /// Reserves space for this number of messages; an implausible number is ignored.
     pub(super) fn expect(&mut self, messages: u64) {
         let most = usize::try_from(messages).map_or(0, |messages| messages.min(10_000));
         self.context.messages.reserve(most);
@@ -252,7 +252,7 @@ impl Builder<'_> {
         self.add_originals(link, PartSection::Tail, block.through..link.end_seq, None)
     }
 
-    /// Adds messages of a loop after its block, or of one without, behind those that are there.
+    /// Appends messages of a loop after its block, or of a loop without one.
     pub(super) fn add_tail(&mut self, link: &ChainLink, seqs: Range<u32>) -> StoreResult<()> {
         let section = match link.block {
             Some(_) => PartSection::Tail,
@@ -286,7 +286,7 @@ impl Builder<'_> {
         };
         for message in messages {
             let quoted = message.quoted();
-            // The summary of another tool may hold extensions, which never enter a context.
+            // The summary of another tool may contain extensions, which never enter a context.
             let stored = message.body.filter(|body| body.role != Role::Extension);
             match (stored, quoted) {
                 (Some(stored), Some(of)) => {
@@ -300,7 +300,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Adds originals, those that the section replaces in their new form.
+    /// Adds originals; those that the section replaces are added in their new form.
     fn add_originals(
         &mut self,
         link: &ChainLink,
@@ -345,7 +345,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Adds the part that originals make, from their sizes.
+    /// Adds the part for originals, from their sizes.
     fn measure_originals(
         &mut self,
         link: &ChainLink,
@@ -399,7 +399,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Adds a message of the active block; its text is not copied once more.
+    /// Adds a message of the active block, without another copy of its text.
     fn push_own(
         &mut self,
         link: &ChainLink,
@@ -435,7 +435,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Notes a message, and says whether it is wanted itself.
+    /// Records a message, and returns `true` if the message itself is to be collected.
     fn note(
         &mut self,
         link: &ChainLink,

@@ -1,4 +1,4 @@
-//! What is asked of a build, and what it gives.
+//! The options of a build, and its result.
 
 use super::{AsOf, ContextFault, SystemPrompt, SystemPrompts, open_calls};
 use crate::compaction::{CompactionScope, OlderLoops};
@@ -6,36 +6,36 @@ use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId, ToolC
 use crate::provider::{AsConversation, Conversation};
 use crate::store::StoreError;
 
-/// What to build. Options that are not given come from the newest run that is live from the leaf,
-/// else from the defaults.
+/// The options of a build. An option that is not given is that of the newest run that is live from the
+/// leaf, else the default.
 #[derive(Clone, Debug, Default)]
 pub struct BuildOptions {
     /// The leaf; the session's current loop if not given.
     pub leaf: Option<LoopId>,
     /// The moment; now if not given. It names the leaf itself.
     pub as_of: Option<AsOf>,
-    /// The provider that the context goes to: its own compaction stands for what is before it. For `None`
-    /// no such compaction counts.
+    /// The provider that the context goes to: its own compaction replaces the messages before it. For
+    /// `None`, no compaction of a provider counts.
     pub provider: Option<SealingProvider>,
     /// Tokens that the messages may have; more is an error.
     pub budget: Option<u64>,
     /// Bytes of JSON that the messages may have; more is an error.
     pub max_bytes: Option<u64>,
-    /// What becomes of loops before the scope.
+    /// The treatment of loops before the scope.
     pub older_loops: Option<OlderLoops>,
     /// The scope, for [`OlderLoops::Skip`].
     pub scope: Option<CompactionScope>,
     /// The system prompts that requests for a provider may begin with.
     pub system_prompts: SystemPrompts,
-    /// Whether to leave a manifest: a row that says which messages the context was made of.
+    /// True to write a manifest: a row that lists the messages that the context was made of.
     pub record: bool,
-    /// Whether to compare each message with its digest; one that does not fit is an error. It is `verify`
-    /// for what is shown, and makes a build about half slower, several times where the processor has
-    /// no instructions for SHA-256.
+    /// True to compare each message with its digest; a message that does not match is an error. The check is
+    /// that of `verify`, for the shown messages. A build takes about half as long again, and several times
+    /// as long where the processor has no instructions for SHA-256.
     pub check: bool,
 }
 
-/// Where a part of a context comes from.
+/// The section that a part of a context comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartSection {
@@ -77,24 +77,24 @@ pub struct Part {
     pub loop_id: LoopId,
     /// The section.
     pub section: PartSection,
-    /// The first turn that it stands for.
+    /// The first turn that the part represents.
     pub from_turn: u32,
-    /// The last one.
+    /// The last turn that the part represents.
     pub to_turn: u32,
-    /// Messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Sum of their counts.
+    /// The sum of their token counts.
     pub tokens: u64,
 }
 
 impl Part {
-    /// Whether these messages of the same section come right after.
+    /// True if `next` is of the same section of the same loop.
     pub(super) fn goes_on_with(&self, next: &Self) -> bool {
         (&self.loop_id, self.section) == (&next.loop_id, next.section)
     }
 }
 
-/// What the next model call sees.
+/// The messages that the next model call sees.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Context {
     /// The session.
@@ -107,19 +107,19 @@ pub struct Context {
     pub tokens: u64,
     /// Sum of the messages' JSON.
     pub bytes: u64,
-    /// Where they come from.
+    /// The origin of the messages: consecutive parts of the context.
     pub parts: Vec<Part>,
-    /// What a provider would object to.
+    /// The faults that make a provider reject the context.
     pub faults: Vec<ContextFault>,
-    /// The provider that it was built for, if for one.
+    /// The provider that the context was built for, if any.
     pub provider: Option<SealingProvider>,
-    /// The message with the compaction of that provider which stands for all before, if one does.
+    /// The index of the message with that provider's compaction, which replaces all messages before it.
     pub compaction: Option<usize>,
     /// True if the loop of the leaf has not ended: calls of its last answer can still get their results.
     pub in_flight: bool,
     /// The system prompt that a request for a provider begins with.
     pub system: SystemPrompt,
-    /// The id of the manifest, if one was left.
+    /// The id of the manifest, if one was written.
     pub manifest: Option<String>,
 }
 
@@ -143,7 +143,7 @@ impl Context {
         open_calls(&self.messages, self.in_flight)
     }
 
-    /// Whether the model is to be called: the last message is not its own, and no call is open.
+    /// True if the model is to be called: the last message is not its own, and no call is open.
     pub fn awaits_answer(&self) -> bool {
         let last = self.messages.iter().rev().find_map(AgentMessage::message);
         let is_input = last.is_some_and(|message| message.role() != Role::Assistant);
@@ -151,29 +151,29 @@ impl Context {
     }
 }
 
-/// Why a context was not built.
+/// An error of a build.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The store failed, or what was asked for is not there.
+    /// The store failed, or the session or the leaf does not exist.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The context does not fit.
+    /// The context has too many tokens.
     #[error("the context has {tokens} tokens and {budget} fit; compact it first")]
     NeedsCompaction {
-        /// What it has.
+        /// The size of the context.
         tokens: u64,
-        /// What fits.
+        /// The size that fits.
         budget: u64,
     },
-    /// The context does not fit, for its bytes.
+    /// The context has too many bytes.
     #[error("the context has {bytes} bytes and {budget} fit; compact it first")]
     NeedsFewerBytes {
-        /// What it has.
+        /// The size of the context.
         bytes: u64,
-        /// What fits.
+        /// The size that fits.
         budget: u64,
     },
-    /// A loop that is not there.
+    /// A loop does not exist.
     #[error("{0}")]
     Invalid(String),
 }

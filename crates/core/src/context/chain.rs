@@ -1,11 +1,11 @@
-//! A chain as numbers: what each loop shows, and with `Skip` where the context begins.
+//! A chain as numbers: the size that each loop shows, and with `Skip` the first loop of the context.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::BuildOptions;
-use super::recent_window::Reach;
+use super::recent_window::WindowReach;
 use super::settings::{ChainSettings, settings_on};
 use crate::compaction::plan::{
     ChainTurn, ForeignAnswer, LoopFacts, fit, is_hidden, reached, window,
@@ -19,24 +19,24 @@ use crate::store::{
     StoreRead, StoreResult,
 };
 
-/// The loops of a chain from where the context may begin to the leaf.
+/// The loops of a chain from the first that may be in the context to the leaf.
 #[derive(Clone, Debug)]
 pub struct Chain {
     /// Root first.
     pub links: Vec<ChainLink>,
-    /// What the plan knows of each; nothing where a build has no use for it.
+    /// The facts about each loop for the plan; empty for a build that needs none.
     pub facts: Vec<LoopFacts>,
-    /// What each shows.
+    /// The size that each loop shows.
     pub shown: Vec<Size>,
-    /// How many turns the recent window takes, as far as that was asked.
+    /// The number of turns in the recent window, if the purpose needs it.
     pub recent: u32,
     /// The first loop in the context.
     pub start: usize,
 }
 
 impl Chain {
-    /// Reads a chain. With `Skip` the walk ends as soon as nothing before can be in the context or
-    /// in the plan; an active rollup ends it otherwise.
+    /// Reads a chain. With `Skip` the walk ends as soon as no earlier loop can be in the context or in
+    /// the plan; otherwise an active rollup ends it.
     pub fn load(
         read: &dyn StoreRead,
         leaf: LoopKey,
@@ -48,7 +48,7 @@ impl Chain {
         Self::load_with(read, leaf, view, config, limits, purpose, &[])
     }
 
-    /// Reads a chain as if these blocks were active.
+    /// Reads a chain with these blocks active.
     pub fn load_with(
         read: &dyn StoreRead,
         leaf: LoopKey,
@@ -63,7 +63,7 @@ impl Chain {
         Self::load_along(read, walk, config, limits, purpose)
     }
 
-    /// Reads the chain that a walk goes along.
+    /// Reads the chain of a walk.
     pub fn load_along(
         read: &dyn StoreRead,
         mut walk: ActiveBlocks<'_>,
@@ -71,12 +71,12 @@ impl Chain {
         limits: &ContextConfig,
         purpose: Purpose,
     ) -> StoreResult<Self> {
-        let mut load = Load::new(read, walk.view(), purpose);
+        let mut load = ChainLoader::new(read, walk.view(), purpose);
         walk.run(&mut |link| load.visit(link, config, limits))?;
         load.finish(walk.leaf(), config, limits)
     }
 
-    /// Reads the settings of a build, which the newest live run left behind, and the chain with them, in one walk.
+    /// Reads the settings of a build from the newest live run, and the chain with them, in one walk.
     pub fn load_active(
         read: &dyn StoreRead,
         (session, leaf): (SessionKey, LoopKey),
@@ -84,7 +84,7 @@ impl Chain {
         options: &BuildOptions,
     ) -> StoreResult<(ChainSettings, Self)> {
         let mut walk = ActiveBlocks::new(read, leaf, view);
-        let mut load = Load::new(read, view, Purpose::Build);
+        let mut load = ChainLoader::new(read, view, Purpose::Build);
         let settings = OnceCell::new();
         let mut begin = |walk: &mut ActiveBlocks<'_>| {
             let found = settings_on(walk, read, session, options)?;
@@ -95,10 +95,11 @@ impl Chain {
             Ok(())
         };
         walk.run_after(&mut begin, &mut |link| {
-            let ChainSettings { config, window } = settings.get().ok_or_else(|| lost(leaf))?;
+            let ChainSettings { config, window } =
+                settings.get().ok_or_else(|| missing_leaf(leaf))?;
             load.visit(link, config, window)
         })?;
-        let settings = settings.into_inner().ok_or_else(|| lost(leaf))?;
+        let settings = settings.into_inner().ok_or_else(|| missing_leaf(leaf))?;
         let chain = load.finish(leaf, &settings.config, &settings.window)?;
         Ok((settings, chain))
     }
@@ -106,7 +107,7 @@ impl Chain {
     /// Returns the last loop.
     ///
     /// # Errors
-    /// If there is none: a chain that was loaded has one.
+    /// If the chain has no loops, which a loaded chain always has.
     pub fn leaf(&self) -> StoreResult<&ChainLink> {
         let none = || StoreError::Damaged("a chain without loops".into());
         self.links.last().ok_or_else(none)
@@ -127,8 +128,8 @@ impl Chain {
         self.links.iter().map(of).collect()
     }
 
-    /// The same chain, whose loops hide what they hide in `other`: a loop that no new block is
-    /// written on stays as it is.
+    /// Returns the chain with the hidden turns of the loops in `other`: a loop that no new block is written on
+    /// stays unchanged.
     pub fn hiding_as(mut self, other: &Self) -> Self {
         for (link, facts) in self.links.iter().zip(&mut self.facts) {
             let place = depth_of(&other.links, link.row.key);
@@ -138,7 +139,7 @@ impl Chain {
     }
 
     /// Returns the first loop in the context. With `Skip`, a loop that shows the call of a result
-    /// in the context is in scope, with those between.
+    /// in the context is in scope, and the loops between too.
     fn first_in_context(
         &self,
         config: &CompactionConfig,
@@ -187,8 +188,7 @@ impl Chain {
     }
 }
 
-/// Returns the size of the context of a leaf, with every loop of its chain, as if these blocks were
-/// active.
+/// Returns the size of the context of a leaf, with every loop of its chain, with these blocks active.
 pub fn size_with(
     read: &dyn StoreRead,
     leaf: LoopKey,
@@ -204,7 +204,7 @@ pub fn size_with(
     Ok(Chain::load_with(read, leaf, view, &config, &window, purpose, &cores)?.size())
 }
 
-/// What a chain is loaded for.
+/// The purpose that a chain is loaded for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To read the context.
@@ -213,15 +213,15 @@ pub enum Purpose {
     Plan,
 }
 
-/// Says how far back a chain is needed: with `Skip` no further than scope and window may reach.
-struct Need {
+/// The extent of a chain that is needed: with `Skip` no further than scope and window may reach.
+struct ChainExtent {
     all: bool,
     earlier: usize,
-    reach: Reach,
+    reach: WindowReach,
     left: Option<u64>,
 }
 
-impl Need {
+impl ChainExtent {
     fn new(config: &CompactionConfig, limits: &ContextConfig, purpose: Purpose) -> Self {
         let (earlier, left) = match config.compaction_scope {
             CompactionScope::FixedCount(count) => (count, None),
@@ -232,7 +232,7 @@ impl Need {
         Self {
             all,
             earlier,
-            reach: Reach::new(config),
+            reach: WindowReach::new(config),
             left,
         }
     }
@@ -245,28 +245,28 @@ impl Need {
     ) -> StoreResult<bool> {
         let more = self.all || self.earlier > 0;
         self.earlier = self.earlier.saturating_sub(1);
-        self.reach.meet(read, link)?;
+        self.reach.add_loop(read, link)?;
         self.left = self.left.and_then(|left| left.checked_sub(size.tokens));
         Ok(more || self.reach.wants_more() || self.left.is_some())
     }
 }
 
-/// A chain as far as it is read.
-struct Load<'a> {
+/// A chain while it is read.
+struct ChainLoader<'a> {
     read: &'a dyn StoreRead,
     view: View,
     purpose: Purpose,
-    need: Option<Need>,
+    need: Option<ChainExtent>,
     /// Leaf first.
     links: Vec<ChainLink>,
     shown: Vec<Size>,
     /// Per link, if facts are wanted: the calls of other turns that its turns answer.
     sites: Vec<Vec<(u32, Vec<CallSite>)>>,
-    /// The oldest loop that holds one of these calls.
+    /// The oldest loop that contains one of these calls.
     oldest_call: Option<LoopKey>,
 }
 
-impl<'a> Load<'a> {
+impl<'a> ChainLoader<'a> {
     fn new(read: &'a dyn StoreRead, view: View, purpose: Purpose) -> Self {
         Self {
             read,
@@ -280,7 +280,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Adds the next loop; breaks if no other one is needed.
+    /// Adds the next loop; breaks if no further loop is needed.
     fn visit(
         &mut self,
         link: ChainLink,
@@ -289,7 +289,7 @@ impl<'a> Load<'a> {
     ) -> StoreResult<ControlFlow<()>> {
         let size = shown_of(self.read, &link, self.view)?;
         self.shown.push(size);
-        // A build that leaves no loop out needs nothing but sizes.
+        // A build with every loop needs only sizes.
         if self.purpose == Purpose::Build && config.older_loops != OlderLoops::Skip {
             self.links.push(link);
             return Ok(ControlFlow::Continue(()));
@@ -297,7 +297,7 @@ impl<'a> Load<'a> {
         let purpose = self.purpose;
         let need = self
             .need
-            .get_or_insert_with(|| Need::new(config, limits, purpose));
+            .get_or_insert_with(|| ChainExtent::new(config, limits, purpose));
         let more = need.more_after(self.read, &link, size)?;
         self.add(link)?;
         Ok(if more || self.awaits_a_call() {
@@ -307,7 +307,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Adds a loop with the calls of others that its turns answer.
+    /// Adds a loop with the calls of other loops that its turns answer.
     fn add(&mut self, link: ChainLink) -> StoreResult<()> {
         let mut answers = self.read.answers(link.row.key, 0..link.turns)?;
         if let Some((turn, _)) = answers.last()
@@ -324,7 +324,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Whether a loop not met yet holds a call that is answered in one that is.
+    /// True if a loop that is not loaded yet contains a call that a loaded one answers.
     fn awaits_a_call(&self) -> bool {
         let last = self.links.last().map(|link| link.row.key);
         self.oldest_call.is_some() && self.oldest_call < last
@@ -337,14 +337,14 @@ impl<'a> Load<'a> {
         limits: &ContextConfig,
     ) -> StoreResult<Chain> {
         if self.links.is_empty() {
-            return Err(lost(leaf));
+            return Err(missing_leaf(leaf));
         }
         self.shown.reverse();
         self.links.reverse();
         self.sites.reverse();
         let recent = match &self.need {
             Some(need) => need.reach.turns(),
-            None => Reach::new(config).turns(),
+            None => WindowReach::new(config).turns(),
         };
         let mut chain = Chain {
             facts: self.facts(),
@@ -357,7 +357,7 @@ impl<'a> Load<'a> {
         Ok(chain)
     }
 
-    /// Returns what the plan knows of each loop, root first.
+    /// Returns the facts about each loop for the plan, root first.
     fn facts(&self) -> Vec<LoopFacts> {
         let leaf = self.links.len().saturating_sub(1);
         let mut all = Vec::with_capacity(self.sites.len());
@@ -384,7 +384,7 @@ impl<'a> Load<'a> {
             };
             let hidden = link.block.as_ref().and_then(|block| block.layout.compacted);
             let rolled_up = match link.is_anchor() {
-                // Without turns of its own the text stands in the first one.
+                // Without turns of its own the text is in the first one.
                 true => hidden.map_or(1, Turns::end).min(turns),
                 false => 0,
             };
@@ -401,11 +401,11 @@ impl<'a> Load<'a> {
 }
 
 /// Returns the error of a chain without its leaf.
-fn lost(leaf: LoopKey) -> StoreError {
+fn missing_leaf(leaf: LoopKey) -> StoreError {
     StoreError::Damaged(format!("loop {} is missing", leaf.0))
 }
 
-/// Whether what belongs to the chain of a turn that it leaves holds a result of a call of another turn.
+/// True if the part of a turn before the chain's cut contains a result of another turn's call.
 fn answers_others(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<bool> {
     let Some(last) = link.turns.checked_sub(1) else {
         return Ok(false);
@@ -425,7 +425,7 @@ fn answers_others(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<bool> {
     Ok(found)
 }
 
-/// Returns what a loop shows: its block and the tail, or the loop itself.
+/// Returns the size that a loop shows: its block and the tail, or the loop itself.
 fn shown_of(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Size> {
     match &link.block {
         None => size_to(read, link, view),
@@ -453,7 +453,7 @@ fn size_to(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Si
     if view.at.is_none() {
         return link.size_through(read, link.turns);
     }
-    // The moment may lie within the last turn.
+    // The moment may be within the last turn.
     let mut size = size_through(read, link.row.key, last)?;
     let row = read
         .turn(link.row.key, last)?
@@ -462,7 +462,7 @@ fn size_to(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Si
     Ok(size)
 }
 
-/// Returns the size of what came after the block.
+/// Returns the size of the messages after the block.
 fn tail_of(
     read: &dyn StoreRead,
     link: &ChainLink,
@@ -474,7 +474,7 @@ fn tail_of(
     if covered >= link.turns {
         return scan(read, key, block.through..link.end_seq);
     }
-    // Whole turns come from the totals; only late messages of a covered turn are looked at.
+    // Whole turns come from the totals; only late messages of a covered turn are read.
     let next = read
         .turn(key, covered)?
         .ok_or_else(|| StoreError::Damaged(format!("turn {covered} is missing")))?;

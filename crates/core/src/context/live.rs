@@ -1,10 +1,10 @@
 //! A context that is kept from call to call.
 //!
-//! An agent builds a context before each model call, and most of it is what the call before saw: sealed
-//! messages and blocks never change. So what is kept is the context up to the last sealed message, with
-//! what it stood on: each loop of the chain with its active block. As long as the new chain begins with
-//! these, only what came after is read. Whatever else happened (a compaction, an undo, another branch, a
-//! removal) shows in the chain or in the receipts, and all is read anew.
+//! An agent builds a context before each model call, and most of it is the same as before the last call:
+//! final messages and blocks never change. So the context up to the last final message is kept, with the
+//! loops that it was built from, each with its active block. As long as the new chain begins with these,
+//! only later messages are read. Any other change (a compaction, an undo, another branch, a removal) shows
+//! in the chain or in the receipts, and the whole context is read again.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::model::{LoopId, SealingProvider, SessionId};
 use crate::store::active_blocks::ChainLink;
 use crate::store::{self, BlockKey, LoopKey, SessionStore, StoreError, StoreRead, StoreResult};
 
-/// A context that is kept: what is still as it was is neither read nor parsed again. It goes with one
-/// store, as keys mean something in one store only.
+/// A context that is kept between calls: unchanged parts are neither read nor parsed again. It belongs to
+/// one store, as keys are valid in one store only.
 #[derive(Clone, Debug, Default)]
 pub struct KeptContext {
     built: Option<BuiltContext>,
     prompt: Option<KeptPrompt>,
 }
 
-/// A system prompt with what it was read from.
+/// A system prompt with the values that it was read at.
 #[derive(Clone, Debug)]
 struct KeptPrompt {
     prompt: SystemPrompt,
@@ -37,27 +37,27 @@ struct KeptPrompt {
     last_receipt: i64,
 }
 
-/// A context with what it stands on.
+/// A context with the loops that it was built from.
 #[derive(Clone, Debug)]
 struct BuiltContext {
     context: Arc<Context>,
-    stands: Vec<Stand>,
-    sealed: SealedPart,
+    loops: Vec<ShownLoop>,
+    stable: StablePart,
     last_receipt: i64,
 }
 
-/// What a loop showed: its active block, and the messages before a sequence.
+/// The part of a loop that a context showed: its active block, and the messages before a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stand {
+struct ShownLoop {
     loop_key: LoopKey,
     block: Option<BlockKey>,
     end_seq: u32,
 }
 
-/// How much of a context can only change by removal.
+/// The beginning of a context that only a removal can change.
 #[derive(Clone, Debug, Default)]
-struct SealedPart {
-    /// The sequence after the last such message of the leaf.
+struct StablePart {
+    /// The sequence after the last of its messages of the leaf.
     end_seq: u32,
     messages: usize,
     tokens: u64,
@@ -66,8 +66,8 @@ struct SealedPart {
 }
 
 impl KeptContext {
-    /// Returns the context of a leaf as it is now: the same that [`build_context_from_session`] gives, for
-    /// the price of what is new.
+    /// Returns the context of a leaf as it is now: the same as from [`build_context_from_session`], but only
+    /// new messages are read.
     ///
     /// # Errors
     /// As [`build_context_from_session`].
@@ -90,7 +90,7 @@ impl KeptContext {
         };
         let before = self.built.take();
         let prompt = self.prompt.as_ref().map(|kept| &kept.prompt);
-        // The backend's own failure comes back as such, a context that does not fit as the inner one.
+        // A failure of the backend is the outer error, a context that does not fit the inner one.
         let next = store::read(store, |read| {
             match refreshed(read, session, &options, before, prompt) {
                 Err(BuildError::Store(error)) => Err(error),
@@ -104,7 +104,7 @@ impl KeptContext {
     /// system message was appended, a loop began, or something was removed.
     ///
     /// # Errors
-    /// If the session or the loop is not there, or the store fails.
+    /// If the session or the loop does not exist, or the store fails.
     pub fn system_prompt(
         &mut self,
         store: &dyn SessionStore,
@@ -151,13 +151,13 @@ fn refreshed(
     let last_receipt = read.last_receipt(owner)?;
     let links = &chain.links[chain.start..];
     let before = before.filter(|kept| {
-        kept.last_receipt == last_receipt && begins_with(links, &kept.stands, &kept.sealed)
+        kept.last_receipt == last_receipt && begins_with(links, &kept.loops, &kept.stable)
     });
-    let mut next = go_on(read, session, &chain, options.provider, before)?;
+    let mut next = build_on(read, session, &chain, options.provider, before)?;
     let size = chain.size();
     if (next.context.tokens, next.context.bytes) != (size.tokens, size.bytes) {
-        // Tokens were counted anew.
-        next = go_on(read, session, &chain, options.provider, None)?;
+        // The tokens were recounted meanwhile.
+        next = build_on(read, session, &chain, options.provider, None)?;
     }
     next.last_receipt = last_receipt;
     if let Some(prompt) = prompt.filter(|prompt| **prompt != next.context.system) {
@@ -166,32 +166,32 @@ fn refreshed(
     Ok(next)
 }
 
-/// Whether a chain begins with loops that show what they showed; the last of them may have gone on.
-fn begins_with(links: &[ChainLink], stands: &[Stand], sealed: &SealedPart) -> bool {
-    let Some((last, before)) = stands.split_last() else {
+/// True if a chain begins with these loops, unchanged; the last of them may have grown.
+fn begins_with(links: &[ChainLink], loops: &[ShownLoop], stable: &StablePart) -> bool {
+    let Some((last, before)) = loops.split_last() else {
         return false;
     };
     let Some(leaf) = links.get(before.len()) else {
         return false;
     };
-    let goes_on = Stand {
+    let last_now = ShownLoop {
         end_seq: last.end_seq,
-        ..stand(leaf)
+        ..shown_loop(leaf)
     };
-    let is_same = |(link, old): (&ChainLink, &Stand)| stand(link) == *old;
-    links.iter().zip(before).all(is_same) && goes_on == *last && leaf.end_seq >= sealed.end_seq
+    let is_same = |(link, old): (&ChainLink, &ShownLoop)| shown_loop(link) == *old;
+    links.iter().zip(before).all(is_same) && last_now == *last && leaf.end_seq >= stable.end_seq
 }
 
-fn stand(link: &ChainLink) -> Stand {
-    Stand {
+fn shown_loop(link: &ChainLink) -> ShownLoop {
+    ShownLoop {
         loop_key: link.row.key,
         block: link.block.as_ref().map(|block| block.key),
         end_seq: link.end_seq,
     }
 }
 
-/// Builds the context of a chain, of which `kept` is the beginning.
-fn go_on(
+/// Builds the context of a chain; `kept` is its beginning.
+fn build_on(
     read: &dyn StoreRead,
     session: &SessionId,
     chain: &Chain,
@@ -203,18 +203,18 @@ fn go_on(
     let mut builder = Builder::new(read, session.clone(), leaf.row.loop_id.clone());
     let mut from = 0;
     if let Some(kept) = kept {
-        let sealed = kept.sealed;
-        // Nothing is copied unless the one that was given out last is still in use.
+        let stable = kept.stable;
+        // The context is copied only if the caller still uses the last one.
         let mut context = Arc::unwrap_or_clone(kept.context);
-        context.messages.truncate(sealed.messages);
-        (context.tokens, context.bytes) = (sealed.tokens, sealed.bytes);
-        (context.leaf, context.parts) = (leaf.row.loop_id.clone(), sealed.parts);
+        context.messages.truncate(stable.messages);
+        (context.tokens, context.bytes) = (stable.tokens, stable.bytes);
+        (context.leaf, context.parts) = (leaf.row.loop_id.clone(), stable.parts);
         builder.context = context;
-        from = kept.stands.len();
+        from = kept.loops.len();
         let link = &links[from - 1];
         match from == links.len() {
-            true => return close(read, builder, chain, provider, sealed.end_seq),
-            false => builder.add_tail(link, sealed.end_seq..link.end_seq)?,
+            true => return close(read, builder, chain, provider, stable.end_seq),
+            false => builder.add_tail(link, stable.end_seq..link.end_seq)?,
         }
     }
     builder.expect(chain.size().messages);
@@ -233,7 +233,7 @@ fn go_on(
     close(read, builder, chain, provider, end_seq)
 }
 
-/// Adds what of the leaf is not there yet; notes how much of that is sealed.
+/// Adds the rest of the leaf, and records which part of the context is stable.
 fn close(
     read: &dyn StoreRead,
     mut builder: Builder<'_>,
@@ -248,7 +248,7 @@ fn close(
         .sealed_seq
         .clamp(from, leaf.end_seq.max(from));
     builder.add_tail(leaf, from..sealed_seq)?;
-    let sealed = SealedPart {
+    let stable = StablePart {
         end_seq: sealed_seq,
         messages: builder.context.messages.len(),
         tokens: builder.context.tokens,
@@ -260,8 +260,8 @@ fn close(
     finish(read, &mut context, chain, provider)?;
     Ok(BuiltContext {
         context: Arc::new(context),
-        stands: chain.links[chain.start..].iter().map(stand).collect(),
-        sealed,
+        loops: chain.links[chain.start..].iter().map(shown_loop).collect(),
+        stable,
         last_receipt: 0,
     })
 }

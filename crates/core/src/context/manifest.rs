@@ -1,7 +1,7 @@
-//! Manifests: which messages a context was made of, as references and one hash.
+//! Manifests: the messages that a context was made of, as references and one hash.
 //!
-//! A manifest copies no message. It names the moment, and what a build of that moment showed; the
-//! same messages are found again from there, whatever was appended, compacted or undone since.
+//! A manifest copies no message. It records the moment, and the parts that a build of that moment showed;
+//! the same messages are found again from these, whatever was appended, compacted or undone since.
 
 use sha2::{Digest as _, Sha256};
 
@@ -14,7 +14,7 @@ use crate::store::{
     StoreRead, StoreResult, StoredMessageRef, Tick,
 };
 
-/// What a context is made of, as it is read.
+/// The composition of a context, collected while it is read.
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
 pub struct Outline {
@@ -26,7 +26,7 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// Adds a message to the part of its section; it must have been read with its proof.
+    /// Adds a message to the part of its section; the message must have been read with its proof.
     pub(super) fn add(
         &mut self,
         loop_key: LoopKey,
@@ -70,7 +70,7 @@ impl Outline {
     }
 }
 
-/// The moment of a context.
+/// The moment and the settings of a context.
 pub(super) struct BuiltAt<'a> {
     pub(super) session: SessionKey,
     pub(super) leaf: LoopKey,
@@ -80,26 +80,26 @@ pub(super) struct BuiltAt<'a> {
 }
 
 /// Makes the row of a context that was just built.
-pub(super) fn row_of(moment: &BuiltAt<'_>, outline: Outline) -> ManifestRow {
+pub(super) fn row_of(built_at: &BuiltAt<'_>, outline: Outline) -> ManifestRow {
     ManifestRow {
         key: ManifestKey::default(),
         manifest_id: crate::clock::new_uuid().to_string(),
-        session: moment.session,
-        leaf: moment.leaf,
-        tick: moment.tick,
+        session: built_at.session,
+        leaf: built_at.leaf,
+        tick: built_at.tick,
         recorded_at: Time::now().as_str().to_owned(),
-        older_loops: moment.older_loops.to_owned(),
+        older_loops: built_at.older_loops.to_owned(),
         size: outline.size,
-        counter: moment.counter.to_owned(),
+        counter: built_at.counter.to_owned(),
         sha256: outline.sha256(),
         parts: outline.parts,
     }
 }
 
-/// Builds the outline of a manifest's context again, from what had happened at its moment.
+/// Builds the outline of a manifest's context again, as of its moment.
 ///
 /// # Errors
-/// What the store returns.
+/// If the store fails.
 pub fn derive(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<Outline> {
     let skips = row.older_loops == "skip";
     let view = View {
@@ -108,17 +108,17 @@ pub fn derive(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<Outline> {
         ..View::default()
     };
     let links = chain(read, row.leaf, view)?;
-    // Which loops the scope took in was decided then, and is not asked again.
+    // The loops in scope were decided then, and are not decided again.
     let first = row.parts.first().map(|part| part.loop_key);
     let is_in = |link: &&ChainLink| !skips || first.is_some_and(|first| link.row.key >= first);
     outline_of(read, links.iter().filter(is_in))
 }
 
-/// Whether messages that a manifest names were replaced since: the turn in flight was, before it
-/// was complete.
+/// True if messages that a manifest names were replaced since: a turn in flight can be, before it is
+/// complete.
 ///
 /// # Errors
-/// What the store returns.
+/// If the store fails.
 pub fn was_replaced(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<bool> {
     for part in &row.parts {
         let Some((_, to)) = part.seqs else {

@@ -1,9 +1,11 @@
-//! What the next model call sees.
+//! Contexts: the messages that the next model call sees.
 //!
 //! A context is the chain of a leaf, root to leaf, each loop read through the active block on
 //! it: its sections in order, then its tail; without a block, raw up to the cut. Building reads
 //! only what it returns.
 
+#[doc(hidden)]
+pub mod as_of;
 #[doc(hidden)]
 pub mod build;
 mod built;
@@ -12,8 +14,6 @@ pub mod chain;
 mod live;
 #[doc(hidden)]
 pub mod manifest;
-#[doc(hidden)]
-pub mod moment;
 #[doc(hidden)]
 pub mod over_time;
 mod prompt;
@@ -38,6 +38,9 @@ use crate::store::{
 
 use manifest::{BuiltAt, row_of};
 
+pub use as_of::AsOf;
+#[doc(hidden)]
+pub use as_of::{leaf_of, moment_of, session_of};
 #[doc(hidden)]
 pub use build::{build, messages_with, originals_of, shown_messages};
 pub use built::{BuildError, BuildOptions, Context, Part, PartSection};
@@ -48,9 +51,6 @@ pub use live::KeptContext;
 pub use loopstore_provider::faults::{ContextFault, FaultKind};
 #[doc(hidden)]
 pub use loopstore_provider::faults::{continues_answer, faults_of, introduced, open_calls};
-pub use moment::AsOf;
-#[doc(hidden)]
-pub use moment::{leaf_of, moment_of, session_of};
 #[doc(hidden)]
 pub use prompt::system_prompt;
 pub use prompt::{SystemPrompt, SystemPrompts};
@@ -58,10 +58,10 @@ pub use prompt::{SystemPrompt, SystemPrompts};
 pub use settings::settings;
 pub use states::TurnState;
 
-/// Builds what the next model call of a session sees.
+/// Builds the context of the next model call of a session.
 ///
 /// # Errors
-/// If the session, loop, run or turn is not there, or the messages do not fit
+/// If the session, loop, run or turn does not exist, or the messages do not fit
 /// [`BuildOptions::budget`].
 ///
 /// # Examples
@@ -99,7 +99,7 @@ pub fn build_context_from_session(
             let (context, outline) = build(read, session, &chain, options)?;
             let mut manifest = None;
             if options.record {
-                let moment = BuiltAt {
+                let built_at = BuiltAt {
                     session: owner,
                     leaf,
                     tick: match view.at {
@@ -109,7 +109,7 @@ pub fn build_context_from_session(
                     older_loops: &plan.config.older_loops.to_string(),
                     counter: store.counter().name(),
                 };
-                manifest = Some(row_of(&moment, outline));
+                manifest = Some(row_of(&built_at, outline));
             }
             built = Some((context, manifest));
         }
@@ -129,11 +129,11 @@ pub fn build_context_from_session(
     Ok(context)
 }
 
-/// Returns the parts that [`build_context_from_session`] would give, from stored sizes: no message is
-/// built, and budgets do not count.
+/// Returns the parts of the context that [`build_context_from_session`] would return, from stored sizes: no
+/// message is built, and budgets do not count.
 ///
 /// # Errors
-/// If the session, loop or moment is not there, or the store fails.
+/// If the session, loop or moment does not exist, or the store fails.
 ///
 /// # Examples
 /// ```
@@ -165,11 +165,11 @@ pub fn context_parts(
     })
 }
 
-/// Builds what a session's next model call saw at a moment: after a run, for the run's own loop;
-/// after a turn, for its loop. What was appended, compacted or undone since does not count.
+/// Builds the context of a session's next model call at a moment: after a run, for the run's own loop;
+/// after a turn, for its loop. Later appends, compactions and undos do not count.
 ///
 /// # Errors
-/// If the session, run, loop or turn is not there, or the store fails.
+/// If the session, run, loop or turn does not exist, or the store fails.
 ///
 /// # Examples
 /// ```
@@ -200,7 +200,7 @@ pub fn build_context_as_of(
     build_context_from_session(store, session, &options)
 }
 
-/// Says by how much a context is too large, if it is.
+/// Returns the error for a context that is too large, if it is.
 fn too_large(shown: Size, options: &BuildOptions) -> Option<BuildError> {
     let tokens = shown.tokens;
     if let Some(budget) = options.budget.filter(|budget| tokens > *budget) {
@@ -211,7 +211,7 @@ fn too_large(shown: Size, options: &BuildOptions) -> Option<BuildError> {
     Some(BuildError::NeedsFewerBytes { bytes, budget })
 }
 
-/// Returns how many loops before the leaf are in `scope`.
+/// Returns the number of loops before the leaf that are in `scope`.
 ///
 /// One recursive query walks the chain over stored totals and stops when it has the answer; no
 /// message body is read. With [`CompactionScope::TokenBudget`] each loop costs what it shows now,
@@ -219,7 +219,7 @@ fn too_large(shown: Size, options: &BuildOptions) -> Option<BuildError> {
 /// in scope too.
 ///
 /// # Errors
-/// If the session or the loop is not there, or the store fails.
+/// If the session or the loop does not exist, or the store fails.
 ///
 /// # Examples
 /// ```
@@ -261,7 +261,7 @@ pub fn resolve_scope(
     })
 }
 
-/// Returns how a context is seen that goes to a provider, or to nobody in particular.
+/// Returns the view of a context for a provider, or for none in particular.
 pub fn view_for(provider: Option<SealingProvider>) -> View {
     View {
         provider,
@@ -269,11 +269,11 @@ pub fn view_for(provider: Option<SealingProvider>) -> View {
     }
 }
 
-/// Returns the message of a chain that holds the provider's compaction which stands for all before it, if
-/// one does.
+/// Returns the position of the provider's compaction that replaces all messages before it, if the chain has
+/// one.
 ///
 /// # Errors
-/// What the store returns.
+/// If the store fails.
 pub fn live_compaction(
     read: &dyn StoreRead,
     leaf: LoopKey,
@@ -309,15 +309,15 @@ pub fn live_compaction(
     Ok(None)
 }
 
-/// Where the compaction of a provider stands that counts for it.
+/// The position of the compaction that counts for a provider.
 pub enum LiveCompaction {
     /// In this message of a loop.
     InMessage(LoopKey, u32),
-    /// In none: it came behind the messages of a loop before this sequence, as a message of its own.
+    /// Outside the messages, after those of a loop before this sequence: a message of its own.
     Behind(LoopKey, u32, Box<AgentMessage>),
 }
 
-/// Finds the session, the leaf, and how the moment is seen.
+/// Finds the session and the leaf, and the view of the moment.
 fn find_leaf(
     read: &dyn StoreRead,
     session: &SessionId,
@@ -336,13 +336,13 @@ fn find_leaf(
 /// Returns the keys of a session and of the loop named, or of its current one.
 ///
 /// # Errors
-/// If one of them is not there.
+/// If the session or the loop does not exist.
 pub fn keys_of(
     read: &dyn StoreRead,
     session: &SessionId,
     leaf: Option<&LoopId>,
 ) -> StoreResult<(SessionKey, LoopKey)> {
-    // An agent asks before each model call: of neither more is read than the key.
+    // Called before each model call, so only the keys are read.
     if leaf.is_none()
         && let Some(keys) = read.current(session)?
     {
@@ -355,7 +355,7 @@ pub fn keys_of(
 /// Returns the tokens of the system prompts that a chain was recorded with.
 ///
 /// # Errors
-/// If the session or the loop is not there.
+/// If the session or the loop does not exist.
 ///
 /// # Examples
 /// ```

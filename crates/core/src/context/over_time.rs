@@ -1,9 +1,9 @@
 //! The sizes of contexts at many moments.
 //!
-//! A context as of one moment looks on each loop for the newest block whose run was live then. Where runs were
-//! made and undone again and again, each moment passes by all that came before it: for all moments of a
-//! session that grows with the square of their number. Here runs and blocks are read once, and each loop gets
-//! a line of time, in which the block that was active at a moment is looked up.
+//! A context as of one moment needs, for each loop, the newest block whose run was live then. Where runs were
+//! made and undone again and again, each moment passes all earlier runs, so that the cost for all moments of a
+//! session grows with the square of their number. Here runs and blocks are read once, and each loop gets a
+//! timeline, in which the block that was active at a moment is looked up.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -20,7 +20,7 @@ use crate::store::{
     StoreResult, Tick,
 };
 
-/// How many runs before a moment are looked at one by one. Mostly the newest is live.
+/// The number of runs before a moment that are checked one by one. Mostly the newest is live.
 const NEAR: usize = 16;
 
 /// The sizes that contexts of a session had at moments of its past.
@@ -49,7 +49,7 @@ pub struct SizesOverTime<'a> {
     /// The committed runs in the order of their ticks.
     runs: Vec<CommittedRun>,
     places: HashMap<RunKey, usize>,
-    /// The blocks on each loop that was met, oldest first.
+    /// The blocks on each visited loop, oldest first.
     blocks: RefCell<HashMap<LoopKey, Rc<[BlockCore]>>>,
     leaves: RefCell<HashMap<LoopKey, LeafHistory<'a>>>,
 }
@@ -64,16 +64,16 @@ struct CommittedRun {
     flips: Vec<FlipRow>,
 }
 
-/// What happened over time as seen from a leaf.
+/// The live runs and active blocks over time, for a leaf.
 struct LeafHistory<'a> {
     walk: ActiveBlocks<'a>,
-    /// The newest live run, by place.
+    /// The newest live run, by index.
     newest: Option<Timeline>,
-    /// The active block on a loop, by place; with rollups or without.
+    /// The active block on a loop, by index; with rollups or without.
     active: HashMap<(LoopKey, bool), Timeline>,
 }
 
-/// Which candidate counted from when on: the highest of those that were live.
+/// The active candidate from each tick on: the highest of the live ones.
 struct Timeline(Vec<(Tick, Option<usize>)>);
 
 /// From a tick on, a candidate is live or is not.
@@ -100,7 +100,7 @@ impl Timeline {
 }
 
 impl<'a> SizesOverTime<'a> {
-    /// Reads the runs of a session, its undos and redos.
+    /// Reads the runs, undos and redos of a session.
     ///
     /// # Errors
     /// If the store fails.
@@ -134,8 +134,8 @@ impl<'a> SizesOverTime<'a> {
         })
     }
 
-    /// Returns the size of the context of a leaf, and how it shows older loops. No message is read for it, and
-    /// what only its provider can read does not count.
+    /// Returns the size of the context of a leaf, and its treatment of older loops. No message is read, and
+    /// compactions that only a provider can read do not count.
     ///
     /// # Errors
     /// If a row is damaged, or the store fails.
@@ -155,7 +155,7 @@ impl<'a> SizesOverTime<'a> {
         Ok((chain.size(), config.older_loops))
     }
 
-    /// Returns the newest run that counts and was live, by place.
+    /// Returns the index of the newest run that counts and was live.
     fn newest_live(&self, leaf: LoopKey, at: Tick) -> StoreResult<Option<usize>> {
         let mut leaves = self.leaves.borrow_mut();
         let history = self.history(&mut leaves, leaf);
@@ -249,7 +249,7 @@ impl<'a> SizesOverTime<'a> {
 }
 
 impl CommittedRun {
-    /// Whether it counts from the leaf of a walk, and was live.
+    /// True if the run counts from the leaf of a walk, and was live.
     fn is_live(&self, walk: &mut ActiveBlocks<'_>, at: Tick) -> StoreResult<bool> {
         if !walk.counts(self.point)? {
             return Ok(false);
@@ -263,7 +263,7 @@ impl CommittedRun {
         Ok(true)
     }
 
-    /// Adds when it became live and was no more, as seen from the leaf of a walk.
+    /// Adds the ticks at which the run became live or ceased to be live, for the leaf of a walk.
     fn changes(
         &self,
         walk: &mut ActiveBlocks<'_>,

@@ -1,7 +1,7 @@
 //! The system prompt that a request for a provider begins with.
 //!
-//! System and developer messages are extensions: no context holds them among its messages, and no compaction
-//! covers them. A request begins with the newest that the agent appended itself. Of a role that was appended
+//! System and developer messages are extensions: no context has them among its messages, and no compaction
+//! covers them. A request begins with the newest ones that the agent appended itself. If a role was appended
 //! again, the newer append replaces the older one.
 
 use std::ops::ControlFlow;
@@ -15,17 +15,17 @@ use crate::store::{self, Cut, LoopCore, LoopKey, SessionKey, StoreRead, StoreRes
 /// The system prompts of a chain that a request may begin with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SystemPrompts {
-    /// Those that the agent appended itself.
+    /// The prompts that the agent appended itself.
     #[default]
     Appended,
-    /// Those of imported transcripts too.
+    /// Also the prompts of imported transcripts.
     All,
-    /// None.
+    /// No prompts.
     None,
 }
 
 impl SystemPrompts {
-    /// Returns the word for it on the command line and in settings.
+    /// Returns the word on the command line and in settings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Appended => "appended",
@@ -50,10 +50,10 @@ impl FromStr for SystemPrompts {
 pub struct SystemPrompt {
     /// Its system and developer messages in order, extensions of the kind `system`.
     pub messages: Vec<AgentMessage>,
-    /// The sum of their counts.
+    /// The sum of their token counts.
     pub tokens: u64,
-    /// True if the chain has system messages that are not part of it and say something else: older ones, or
-    /// those of an imported transcript.
+    /// True if the chain has other system messages with a different content: older ones, or those of an
+    /// imported transcript.
     pub is_partial: bool,
 }
 
@@ -80,7 +80,7 @@ impl PromptRole {
 }
 
 /// Returns the system prompt of the chain of a leaf, as far as it belongs to its first `leaf_end` messages.
-/// `links` are the last loops of that chain, root first, as far as they were read; they may be none.
+/// `links` are the last loops of that chain, root first, as far as they were read; it may be empty.
 ///
 /// Most sessions have few loops with system messages or none. An index lists them, so that the chain is
 /// followed only to the oldest of these.
@@ -94,7 +94,7 @@ pub fn system_prompt(
     links: &[ChainLink],
     which: SystemPrompts,
 ) -> StoreResult<SystemPrompt> {
-    let mut holders = Holders {
+    let mut holders = SystemMessageLoops {
         read,
         session,
         page: Vec::new(),
@@ -104,7 +104,7 @@ pub fn system_prompt(
     if holders.newest_until(leaf)?.is_none() {
         return Ok(SystemPrompt::default());
     }
-    let mut search = Search {
+    let mut search = PromptSearch {
         read,
         leaf,
         which,
@@ -121,7 +121,7 @@ pub fn system_prompt(
             return Ok(ControlFlow::Break(()));
         };
         if holder == row.key {
-            // What came to a loop after the chain had left it is not of the chain.
+            // Messages that were appended to a loop after the chain had left it do not belong to the chain.
             let (end, until) = match below {
                 None => (leaf_end, Tick::MAX),
                 Some((child, cut)) => (end_of(read, row, cut)?, read.loop_by_key(child)?.tick),
@@ -137,7 +137,7 @@ pub fn system_prompt(
     let mut next = Some(leaf);
     for link in links.iter().rev() {
         let row = &link.row;
-        // Keys that fall from child to parent cannot go round in a circle.
+        // Keys fall from child to parent, so that the walk cannot be a cycle.
         next = row.parent.filter(|parent| *parent < row.key);
         if look(row)?.is_break() {
             next = None;
@@ -151,7 +151,7 @@ pub fn system_prompt(
     Ok(search.prompt)
 }
 
-/// Returns the sequence where a chain leaves a loop.
+/// Returns the sequence at which a chain leaves a loop.
 fn end_of(read: &dyn StoreRead, row: &LoopCore, cut: Cut) -> StoreResult<u32> {
     if let Some(last) = cut.part {
         return Ok(last.saturating_add(1));
@@ -160,21 +160,21 @@ fn end_of(read: &dyn StoreRead, row: &LoopCore, cut: Cut) -> StoreResult<u32> {
     Ok(next.map_or(row.totals.next_seq, |turn| turn.first_seq))
 }
 
-/// The loops of a session that hold system messages, newest first.
-struct Holders<'a> {
+/// The loops of a session with system messages, newest first.
+struct SystemMessageLoops<'a> {
     read: &'a dyn StoreRead,
     session: SessionKey,
-    /// Those that were read and not passed yet, oldest first.
+    /// The loops that were read and not passed yet, oldest first.
     page: Vec<LoopKey>,
     /// The next page ends before this loop.
     before: LoopKey,
     is_last_page: bool,
 }
 
-impl Holders<'_> {
+impl SystemMessageLoops<'_> {
     const PAGE: u32 = 16;
 
-    /// Returns the newest loop that is not newer than this one; later calls ask for older loops only.
+    /// Returns the newest loop that is not newer than this one; later calls must be for older loops.
     fn newest_until(&mut self, key: LoopKey) -> StoreResult<Option<LoopKey>> {
         loop {
             while let Some(newest) = self.page.pop() {
@@ -199,7 +199,7 @@ impl Holders<'_> {
 type AppendPlace = (LoopKey, Tick);
 
 /// A search from the newest message to the oldest.
-struct Search<'a> {
+struct PromptSearch<'a> {
     read: &'a dyn StoreRead,
     leaf: LoopKey,
     which: SystemPrompts,
@@ -208,13 +208,13 @@ struct Search<'a> {
     system: Option<AppendPlace>,
     /// The append that its developer messages came with.
     developer: Option<AppendPlace>,
-    /// True if the session came in from an export of an imported transcript; `None`: not looked up yet.
+    /// True if the session was restored from an export of an imported transcript; `None` if not looked up yet.
     is_restored: Option<bool>,
     is_done: bool,
 }
 
-impl Search<'_> {
-    /// Looks through the messages of a loop before the sequence `end` that were appended until a tick.
+impl PromptSearch<'_> {
+    /// Searches the messages of a loop before the sequence `end` that were appended until a tick.
     fn look_through(&mut self, row: &LoopCore, end: u32, until: Tick) -> StoreResult<()> {
         let read = self.read;
         let mut seqs = Vec::new();
@@ -252,7 +252,7 @@ impl Search<'_> {
         place: AppendPlace,
         is_imported: bool,
     ) {
-        // Nothing older than the newest system message belongs to the prompt, but what came with it.
+        // Nothing older than the newest system message belongs to the prompt, except messages of the same append.
         let is_older = self.system.is_some_and(|newest| newest != place);
         let of_role = match role {
             PromptRole::System => &mut self.system,
@@ -278,8 +278,8 @@ impl Search<'_> {
         self.prompt.is_partial |= !self.prompt.messages.iter().any(is_same);
     }
 
-    /// True if the session is the export of an imported transcript: its messages do not tell any more that
-    /// they were imported. Of a transcript itself the first message does.
+    /// True if the session is the export of an imported transcript: its messages are no longer marked as
+    /// imported. In the import of a transcript itself the first message is.
     fn is_restored(&mut self, row: &LoopCore) -> StoreResult<bool> {
         if let Some(known) = self.is_restored {
             return Ok(known);

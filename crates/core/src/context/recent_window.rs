@@ -1,4 +1,4 @@
-//! How far back the recent window reaches.
+//! The reach of the recent window.
 
 use std::ops::ControlFlow;
 
@@ -8,16 +8,16 @@ use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
 use crate::store::{MessageSize, StoreRead, StoreResult};
 
-/// Counts the turns that hold what is kept at the end, loop by loop from the leaf.
-pub(super) struct Reach {
+/// A count of the turns that the recent window takes, loop by loop from the leaf.
+pub(super) struct WindowReach {
     keep: KeepRecent,
     window: RecentWindow,
-    /// What is still to be found, whatever is counted.
+    /// The rest to find: turns, user turns or messages.
     left: u32,
     turns: u32,
 }
 
-impl Reach {
+impl WindowReach {
     pub(super) fn new(config: &CompactionConfig) -> Self {
         Self {
             keep: config.keep_recent,
@@ -27,8 +27,8 @@ impl Reach {
         }
     }
 
-    /// Counts a loop.
-    pub(super) fn meet(&mut self, read: &dyn StoreRead, link: &ChainLink) -> StoreResult<()> {
+    /// Counts the turns of the next loop.
+    pub(super) fn add_loop(&mut self, read: &dyn StoreRead, link: &ChainLink) -> StoreResult<()> {
         for turn in (0..link.complete).rev() {
             if self.left == 0 {
                 break;
@@ -43,12 +43,12 @@ impl Reach {
         Ok(())
     }
 
-    /// Whether the loop before is to be met too.
+    /// True if the loop before is needed too.
     pub(super) fn wants_more(&self) -> bool {
         self.left > 0
     }
 
-    /// Returns the turns that the window takes. A window in turns is not cut to what there is.
+    /// Returns the number of turns in the window. A window in turns is not limited to the existing turns.
     pub(super) fn turns(&self) -> u32 {
         match self.keep {
             KeepRecent::Turns(turns) => turns,

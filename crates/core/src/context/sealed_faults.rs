@@ -1,4 +1,4 @@
-//! What is wrong with sealed content in a context for its provider.
+//! Faults of opaque content in a context for its provider.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -8,11 +8,11 @@ use crate::model::{AgentMessage, Content, Json, Message, Role, SealingProvider};
 use crate::overlay::{SealedRecord, has_originals};
 use crate::store::{BlockCore, SessionKey, StoreRead, StoreResult};
 
-/// Returns the faults of the sealed content of a context that goes to `provider` and begins with the
+/// Returns the faults of the opaque content of a context that goes to `provider` and begins with the
 /// compaction of `anchor`, if there is one.
 ///
 /// # Errors
-/// What the store returns.
+/// If the store fails.
 pub(crate) fn sealed_faults(
     read: &dyn StoreRead,
     context: &Context,
@@ -41,7 +41,7 @@ pub(crate) fn sealed_faults(
     if let Some(anchor) = anchor {
         let at = context.compaction.unwrap_or_default();
         if context.compaction.is_none() {
-            // The block stands for what is before, and what it shows in its place is gone.
+            // The block replaces the messages before it, and its own content is gone.
             add(FaultKind::OrphanedSealed, at);
         } else {
             let own = compactions(&context.messages[at], provider);
@@ -100,7 +100,7 @@ fn is_foreign(message: &AgentMessage, provider: SealingProvider) -> bool {
     })
 }
 
-/// Returns the provider's compactions in a message, with their places.
+/// Returns the provider's compactions in a message, with their positions.
 pub(crate) fn compactions(
     message: &AgentMessage,
     provider: SealingProvider,
@@ -113,7 +113,7 @@ pub(crate) fn compactions(
     own.collect()
 }
 
-/// Returns the digests of the compactions that runs of a session tell of, whether they count or not.
+/// Returns the digests of the compactions that runs of a session recorded, whether they count or not.
 fn known_items(read: &dyn StoreRead, session: Option<SessionKey>) -> StoreResult<HashSet<String>> {
     let mut known = HashSet::new();
     let Some(session) = session else {

@@ -1,4 +1,4 @@
-//! How a chain is read, and where that is taken from.
+//! The settings that a chain is read with, from options and the newest live run.
 
 use super::BuildOptions;
 use crate::compaction::{
@@ -8,17 +8,17 @@ use crate::compaction::{
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{LoopKey, RunKey, SessionKey, StoreRead, StoreResult};
 
-/// How a chain is read: the policy and the window.
+/// The settings that a chain is read with: the policy and the window.
 #[derive(Clone, Debug)]
 pub struct ChainSettings {
     pub config: CompactionConfig,
     pub window: ContextConfig,
 }
 
-/// Returns what a build takes from the newest live run, with the options that are given in its place.
+/// Returns the settings of a build: the given options, else those of the newest live run.
 ///
-/// Where older loops are rolled up a build leaves no loop out, and asks for no more than that word. Only
-/// [`OlderLoops::Skip`] needs a scope, and so the run's configuration: else it is the default one.
+/// If older loops are rolled up, a build leaves no loop out and needs only that setting. Only
+/// [`OlderLoops::Skip`] needs a scope, and so the run's configuration; otherwise the default is used.
 pub fn settings(
     read: &dyn StoreRead,
     session: SessionKey,
@@ -34,7 +34,7 @@ pub fn settings(
     )
 }
 
-/// Returns the same for a walk that has begun or not.
+/// Returns the settings of a build, as [`settings`] does, along a walk that may have begun.
 pub(super) fn settings_on(
     walk: &mut ActiveBlocks<'_>,
     read: &dyn StoreRead,
@@ -45,7 +45,7 @@ pub(super) fn settings_on(
     settings_of(read, newest, options)
 }
 
-/// Returns what a build takes from this run, the newest live one, and how that shows older loops.
+/// Returns the settings of a build from the newest live run and its treatment of older loops.
 pub(super) fn settings_of(
     read: &dyn StoreRead,
     newest: Option<(RunKey, Option<OlderLoops>)>,
@@ -62,37 +62,37 @@ pub(super) fn settings_of(
         return Ok(ChainSettings { config, window });
     }
     let json = match newest {
-        // What a fallback left out must not come back: the context was checked without it.
+        // Content that a fallback left out must stay out: the context was checked without it.
         Some((run, _)) => {
             let run = read.run_by_key(run)?;
             Some(run.reached.unwrap_or(run.config))
         }
         None => None,
     };
-    // A run of another tool or a later version may hold less or more: what is missing is default.
-    let noted: BuildSettings<'_> = json
+    // A run of another tool or a later version may have fewer or more fields: missing ones are defaults.
+    let stored: BuildSettings<'_> = json
         .as_deref()
         .and_then(|json| serde_json::from_str(json).ok())
         .unwrap_or_default();
-    let scope = options.scope.or_else(|| noted.scope.parse().ok());
+    let scope = options.scope.or_else(|| stored.scope.parse().ok());
     let config = CompactionConfig {
-        keep_first_turns: noted.keep_first_turns,
-        keep_recent: KeepRecent::Turns(noted.keep_recent_turns),
+        keep_first_turns: stored.keep_first_turns,
+        keep_recent: KeepRecent::Turns(stored.keep_recent_turns),
         compaction_scope: scope.unwrap_or(CompactionScope::FixedCount(3)),
         older_loops,
-        recent_window: noted
+        recent_window: stored
             .recent_window
             .parse()
             .unwrap_or(RecentWindow::default()),
-        max_summary_tokens: noted.max_summary_tokens,
+        max_summary_tokens: stored.max_summary_tokens,
         ..CompactionConfig::default()
     };
     let window = ContextConfig {
-        max_context_tokens: options.budget.unwrap_or(noted.max_context_tokens),
+        max_context_tokens: options.budget.unwrap_or(stored.max_context_tokens),
         system_prompt_tokens: if options.budget.is_some() {
             0
         } else {
-            noted.system_tokens
+            stored.system_tokens
         },
         ..ContextConfig::default()
     };

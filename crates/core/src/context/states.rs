@@ -1,6 +1,6 @@
-//! What a context shows of each turn of a chain.
+//! The state of each turn of a chain in a context.
 //!
-//! The coverage of the active blocks says it: nothing here looks at what a block shows.
+//! The states come from the coverage of the active blocks; the messages of a block are not read.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use crate::store::{
     StoreResult,
 };
 
-/// What a context shows of a turn.
+/// The state of a turn in a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TurnState {
     /// As it was recorded: no block covers it.
     Raw,
-    /// What the block that covers it says. Of a turn whose messages went different ways something
-    /// was cut: it is [`Disposition::Truncated`].
+    /// The disposition according to the block that covers the turn. A turn whose messages have different
+    /// dispositions is [`Disposition::Truncated`], as a part of it was cut.
     Covered(Disposition),
 }
 
@@ -35,7 +35,7 @@ impl TurnState {
 }
 
 impl TurnState {
-    /// Whether a context shows nothing of the turn itself: a text stands for it, or nothing does.
+    /// True if a context shows nothing of the turn itself: a text replaces it, or it was dropped.
     pub fn is_hidden(self) -> bool {
         match self {
             Self::Raw => false,
@@ -51,29 +51,29 @@ impl serde::Serialize for TurnState {
     }
 }
 
-/// One loop of a context: what is shown of each of its turns, in order.
+/// One loop of a context: the states of its turns, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopStates {
     /// The loop.
     pub key: LoopKey,
     /// Its id.
     pub loop_id: LoopId,
-    /// What is shown of each turn that belongs to the chain.
+    /// The state of each turn that belongs to the chain.
     pub turns: Vec<TurnState>,
-    /// The block that speaks for the loop.
+    /// The block that the states come from.
     pub block: Option<BlockCore>,
 }
 
-/// A chain as the context of its leaf shows it.
+/// The states of the turns of a chain, with the size of its context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShownChain {
-    /// Loop by loop from the root; loops that the context leaves out are not named.
+    /// The states loop by loop from the root, without the loops that the context leaves out.
     pub states: Vec<LoopStates>,
     /// The size of the context.
     pub size: Size,
 }
 
-/// Returns what the context of a leaf shows of each turn of its chain, with the size of that context.
+/// Returns the state of each turn of the chain of a leaf in its context, with the size of that context.
 ///
 /// # Errors
 /// If a row is damaged, or the store fails.
@@ -85,15 +85,15 @@ pub fn shown_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreRe
     })
 }
 
-/// Loads a chain with the options that its newest run says.
+/// Loads a chain with the options of its newest run.
 fn plain_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<Chain> {
     let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
     let (config, window) = (&plain.config, &plain.window);
     Chain::load(read, leaf.key, view, config, window, Purpose::Build)
 }
 
-/// Returns what the context of a chain shows of each turn, loop by loop from the root. Loops that
-/// it leaves out are not named.
+/// Returns the state of each turn of a chain in its context, loop by loop from the root, without the loops
+/// that the context leaves out.
 pub fn turn_states(
     read: &dyn StoreRead,
     loaded: &Chain,
@@ -131,7 +131,7 @@ pub fn turn_states(
     Ok(all)
 }
 
-/// Returns what is shown of the turns of a loop that is in the context itself.
+/// Returns the states of the turns of a loop that is in the context itself.
 fn states_of(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<Vec<TurnState>> {
     let Some(block) = &link.block else {
         return Ok(vec![TurnState::Raw; link.turns as usize]);
@@ -152,7 +152,7 @@ fn states_of(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<Vec<TurnStat
     Ok(states)
 }
 
-/// Returns what is shown of a loop before the anchor of the active rollup.
+/// Returns the states of a loop before the anchor of the active rollup.
 fn rolled_up(
     link: &ChainLink,
     anchor: &BlockCore,
@@ -160,14 +160,14 @@ fn rolled_up(
 ) -> Vec<TurnState> {
     let own = covered.get(&link.row.key);
     let state = |turn| {
-        let noted = own.and_then(|own| own.get(&turn)).copied();
-        TurnState::Covered(noted.unwrap_or(whole_as(anchor.kind)))
+        let disposition = own.and_then(|own| own.get(&turn)).copied();
+        TurnState::Covered(disposition.unwrap_or(whole_as(anchor.kind)))
     };
     (0..link.turns).map(state).collect()
 }
 
-/// Returns what a block says of each turn that it covers; for a rollup also what those say that it
-/// extends, of turns that it does not name itself.
+/// Returns the disposition of each turn that a block covers; for a rollup, turns without a row of its own
+/// have the disposition in the rollups that it extends.
 fn coverage_of(
     read: &dyn StoreRead,
     block: &BlockCore,
@@ -190,7 +190,7 @@ fn coverage_of(
     Ok(all)
 }
 
-/// Returns what one block's own rows say of each turn.
+/// Returns the disposition of each turn in one block's own rows.
 pub fn turn_dispositions(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, Disposition>> {
     let mut all: HashMap<LoopKey, HashMap<u32, Disposition>> = HashMap::new();
     for row in rows {
@@ -198,14 +198,14 @@ pub fn turn_dispositions(rows: &[CoverageRow]) -> HashMap<LoopKey, HashMap<u32, 
         let (first, last) = row.turns.map_or((1, 0), |turns| turns);
         for turn in first..=last {
             let state = turns.entry(turn).or_insert(row.disposition);
-            *state = together(*state, row.disposition);
+            *state = combine(*state, row.disposition);
         }
     }
     all
 }
 
-/// Returns what became of a turn whose messages went two ways.
-fn together(one: Disposition, other: Disposition) -> Disposition {
+/// Returns the disposition of a turn whose messages have two dispositions.
+fn combine(one: Disposition, other: Disposition) -> Disposition {
     use Disposition as D;
     match (one, other) {
         (one, other) if one == other => one,

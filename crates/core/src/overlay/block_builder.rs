@@ -1,4 +1,4 @@
-//! From what a block is to show to its rows: reach, sizes, replacement messages and coverage.
+//! Builds the rows of a block from its specification: reach, sizes, replacement messages and coverage.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -16,29 +16,29 @@ use crate::store::{
 };
 use crate::tokens::TokenCounter;
 
-/// What coverage says of the turns of a block's own loop that a summary stands for.
+/// The coverage of the turns of a block's own loop that a summary replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactedAs {
-    /// Turn by turn, as the summary itself tells: `summarised` or `dropped`.
+    /// Turn by turn, as the summary lists them: `summarised` or `dropped`.
     Turns,
-    /// They were read whole, with the loops before: `rolled_up`, or `sealed` in a provider's compaction.
+    /// As a whole, with the loops before: `rolled_up`, or `sealed` in a provider's compaction.
     RolledUp,
 }
 
-/// A block as its writer wants it.
+/// The specification of a block.
 #[derive(Clone, Debug)]
 pub struct BlockSpec {
     pub kind: BlockKind,
-    /// The rollup that it goes on from.
+    /// The rollup that it extends.
     pub extends: Option<BlockKey>,
-    /// Its sections, and what stands in the place of originals.
+    /// Its sections, and the replacements of originals.
     pub draft: Draft,
     pub compacted_as: CompactedAs,
-    /// The loops before that it covers whole, each as [`super::rolled_up`] says.
+    /// The earlier loops that it covers whole, with the coverage of [`super::rolled_up`].
     pub rolled_up: Vec<CoverageRow>,
-    /// What is pinned on the chain: of it, what the block hides is quoted behind the summary.
+    /// The pinned messages of the chain: those that the block hides are quoted after the summary.
     pub pins: Vec<PinnedMessage>,
-    /// Tokens of all loops before that it stands for.
+    /// The tokens of all earlier loops that it replaces.
     pub tokens_before: u64,
     pub strategy: String,
     /// The configuration that shaped it.
@@ -50,7 +50,7 @@ pub struct BlockSpec {
 }
 
 impl BlockSpec {
-    /// A block that shows its loop as it is.
+    /// Returns the specification of a block that shows its loop unchanged.
     pub fn unchanged(kind: BlockKind, turns: u32, strategy: &str, created_at: &str) -> Self {
         Self {
             kind,
@@ -70,8 +70,8 @@ impl BlockSpec {
         }
     }
 
-    /// Builds the block over what is stored of its loop. Its generation and its run are given when it
-    /// is committed.
+    /// Builds the block from the stored rows of its loop. The generation and the run are assigned on
+    /// commit.
     ///
     /// # Errors
     /// If a replaced message is not in its section, or the store fails.
@@ -147,7 +147,7 @@ impl BlockSpec {
     }
 }
 
-/// Returns what coverage says of turns that go whole into a block of this kind.
+/// Returns the disposition of turns that are covered whole by a block of this kind.
 pub fn whole_as(kind: BlockKind) -> Disposition {
     match kind {
         BlockKind::Sealed(_) => Disposition::Sealed,
@@ -161,7 +161,7 @@ struct Sections<'a> {
     counter: &'a dyn TokenCounter,
     loop_key: LoopKey,
     through: u32,
-    /// How many turns the block covers and where the last of them ends, if the chain leaves the loop in it.
+    /// The number of covered turns and the end of the last one, if the chain leaves the loop within it.
     part: Option<(u32, u32)>,
     /// All turns that the block covers.
     all: Turns,
@@ -169,7 +169,7 @@ struct Sections<'a> {
     messages: Vec<BlockMessage>,
     blobs: Vec<Blob>,
     coverage: OwnCoverage,
-    /// What coverage says of what went into the block whole.
+    /// The disposition of turns that the block covers whole.
     whole: Disposition,
     /// The pinned messages that the summary hides.
     quotes: &'a [PinnedMessage],
@@ -182,7 +182,7 @@ impl Sections<'_> {
         size_of(self.read, self.loop_key, turns, part.map(|(_, end)| end))
     }
 
-    /// Shows turns as they are.
+    /// Shows turns unchanged.
     fn keep(&mut self, turns: Turns) -> StoreResult<()> {
         self.size.add(self.size_of(turns)?);
         let seqs = self.seqs(turns)?;
@@ -190,7 +190,7 @@ impl Sections<'_> {
         Ok(())
     }
 
-    /// Shows a summary in the place of turns.
+    /// Shows a summary in place of turns.
     fn replace(&mut self, turns: Turns, summary: Summary, by: CompactedAs) -> StoreResult<()> {
         for message in summary.messages {
             self.push(Section::Compacted, None, Some(message))?;
@@ -217,7 +217,7 @@ impl Sections<'_> {
         for (turns, disposition) in ranges {
             let mut seqs = self.seqs(turns)?;
             if disposition == self.whole && turns == self.all {
-                // As a loop that is covered from another one: with the notes before its first turn.
+                // Covered as if from another loop: with the notes before its first turn.
                 seqs.start = 0;
             }
             if is_quoted(turns) {
@@ -235,7 +235,7 @@ impl Sections<'_> {
         Ok(())
     }
 
-    /// Shows turns as they are but for the messages that something else stands for, or nothing.
+    /// Shows turns unchanged except for the messages that are replaced or dropped.
     fn keep_recent(&mut self, recent: Recent) -> StoreResult<()> {
         let Recent { turns, replaced } = recent;
         if replaced.is_empty() {
@@ -306,8 +306,8 @@ impl Sections<'_> {
     }
 }
 
-/// Returns what a stored message adds to a context: the summary of another tool may hold extensions,
-/// which no context shows.
+/// Returns the size that a stored message adds to a context: the summary of another tool may contain
+/// extensions, which no context shows.
 fn shown_size(stored: &StoredMessage) -> Size {
     match stored.role {
         Role::Extension => Size::default(),

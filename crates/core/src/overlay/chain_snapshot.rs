@@ -1,4 +1,4 @@
-//! A chain as the compaction of another tool, or of a provider, meets it.
+//! The state of a chain before the compaction of another tool, or of a provider, is applied.
 
 use super::block_builder::BlockSpec;
 use super::coverage::rolled_up;
@@ -10,12 +10,12 @@ use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 pub struct ChainSnapshot {
     /// Root first.
     pub links: Vec<ChainLink>,
-    /// The place of the loop that holds the active rollup.
+    /// The index of the loop with the active rollup.
     pub anchor: Option<usize>,
 }
 
 impl ChainSnapshot {
-    /// Reads the chain of `leaf` as it is seen by `view`.
+    /// Reads the chain of `leaf` under `view`.
     pub fn load(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Self> {
         let raw = View {
             raw: true,
@@ -38,12 +38,12 @@ impl ChainSnapshot {
         Ok(Self { links, anchor })
     }
 
-    /// Returns the place of the leaf.
+    /// Returns the index of the leaf.
     pub fn leaf(&self) -> usize {
         self.links.len() - 1
     }
 
-    /// Returns how many turns of a loop a block may cover: those in flight stay out.
+    /// Returns the number of turns of a loop that a block may cover: those in flight are left out.
     pub fn end(&self, at: usize) -> u32 {
         if at == self.leaf() {
             self.links[at].complete
@@ -52,7 +52,7 @@ impl ChainSnapshot {
         }
     }
 
-    /// Makes a block on the loop at `at` stand for the loops before it.
+    /// Makes a block on the loop at `at` a rollup of the loops before it.
     pub fn roll_up(
         &self,
         read: &dyn StoreRead,
@@ -64,7 +64,7 @@ impl ChainSnapshot {
         if let Some(anchor) = self.anchor.filter(|anchor| *anchor <= at) {
             let link = &self.links[anchor];
             spec.extends = link.block.as_ref().map(|block| block.key);
-            // What the block before kept of its own loop, or did not cover, is only now gone.
+            // The turns that the last block kept of its own loop, or did not cover, are hidden only now.
             let gone = link
                 .block
                 .as_ref()
@@ -86,7 +86,7 @@ impl ChainSnapshot {
         Ok(tokens)
     }
 
-    /// Returns the place of a loop.
+    /// Returns the index of a loop.
     pub fn place(&self, key: LoopKey) -> Option<usize> {
         depth_of(&self.links, key)
     }

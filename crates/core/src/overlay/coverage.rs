@@ -1,4 +1,4 @@
-//! Coverage: what became of everything that a block stands for.
+//! Coverage: the disposition of everything that a block replaces.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -8,10 +8,10 @@ use crate::model::{Role, Turns};
 use crate::store::active_blocks::ChainLink;
 use crate::store::{CoverageRow, Disposition, LoopKey, StoreRead, StoreResult};
 
-/// Covers a loop that went whole, up to its cut, into the summary on another loop.
+/// Returns the coverage of a loop that the summary on another loop covers whole, up to its cut.
 ///
-/// The range says what was read, so it ends as that of a block over the loop would: at the last message
-/// before the cut.
+/// The range is the one that was read, so it ends as that of a block over the loop would: at the last
+/// message before the cut.
 pub fn rolled_up(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<CoverageRow> {
     let through = through(read, link, link.turns)?;
     Ok(CoverageRow {
@@ -22,7 +22,7 @@ pub fn rolled_up(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<Coverage
     })
 }
 
-/// The coverage of a block's own loop as it is put together, section by section.
+/// The coverage of a block's own loop while it is built, section by section.
 pub(super) struct OwnCoverage {
     loop_key: LoopKey,
     rows: Vec<CoverageRow>,
@@ -34,7 +34,7 @@ impl OwnCoverage {
         Self { loop_key, rows }
     }
 
-    /// Covers some turns alike.
+    /// Covers some turns with one disposition.
     pub(super) fn add(&mut self, turns: Turns, seqs: &Range<u32>, disposition: Disposition) {
         self.rows.push(CoverageRow {
             loop_key: self.loop_key,
@@ -44,8 +44,8 @@ impl OwnCoverage {
         });
     }
 
-    /// Covers one message of a section that begins with the turn `section`, together with its
-    /// neighbours of the same lot.
+    /// Covers one message of a section that begins with the turn `section`, together with neighbours of the
+    /// same disposition.
     pub(super) fn add_message(
         &mut self,
         (turn, seq): (u32, u32),
@@ -67,8 +67,8 @@ impl OwnCoverage {
         );
     }
 
-    /// Returns the rows. Extensions between two ranges belong to the first of them, and the last ends
-    /// where the block does.
+    /// Returns the rows. Extensions between two ranges belong to the first of them, and the last range ends
+    /// at the end of the block.
     pub(super) fn finish(mut self, through: u32) -> Vec<CoverageRow> {
         let mut end = through;
         for row in self.rows.iter_mut().rev() {
@@ -97,8 +97,8 @@ pub(super) fn dispositions(turns: Turns, summarised: &BTreeSet<u32>) -> Vec<(Tur
     runs
 }
 
-/// Returns how many messages a range covers; extensions do not count. `within_turns` says that it may begin or
-/// end within a turn, as one does beside a quote.
+/// Returns the number of messages that a range covers; extensions do not count. With `within_turns`, the range
+/// may begin or end within a turn, as it does next to a quote.
 pub fn message_count(
     read: &dyn StoreRead,
     row: &CoverageRow,

@@ -13,7 +13,7 @@ use crate::store::{
     shown_message,
 };
 
-/// The field of a block that names the run which made it: loopstore's own, written out.
+/// The field of a block with the id of the run that made it, in exported blocks of loopstore's own.
 pub const OWN_RUN: &str = "loopstore_run";
 
 /// The reason why a block cannot be stored.
@@ -30,7 +30,7 @@ pub fn block_spec(
         Ok(layout) => layout,
         Err(broken) => return Ok(Err(broken)),
     };
-    if let Some(broken) = parted(read, link.row.key, &layout)? {
+    if let Some(broken) = check_pairs(read, link.row.key, &layout)? {
         return Ok(Err(broken));
     }
     let mut spec = compaction.unchanged(at, 0);
@@ -112,8 +112,8 @@ fn checked(name: &str, range: &TurnRange, next: u32, turns: u32) -> Result<Turns
     Ok(Turns { first, last })
 }
 
-/// Returns what is wrong if a call and its result are in different sections.
-fn parted(read: &dyn StoreRead, key: LoopKey, layout: &Layout) -> StoreResult<Option<Broken>> {
+/// Returns the error if a call and its result are in different sections.
+fn check_pairs(read: &dyn StoreRead, key: LoopKey, layout: &Layout) -> StoreResult<Option<Broken>> {
     for (turn, sites) in read.answers(key, 0..layout.end())? {
         let parted = |site: &CallSite| {
             site.loop_key == key && layout.section_of(site.turn) != layout.section_of(turn)
@@ -144,7 +144,7 @@ fn replacements(
             Ok(ControlFlow::Continue(()))
         },
     )?;
-    let all = within(&places, |(_, role)| *role == Role::Extension);
+    let all = turn_range(&places, |(_, role)| *role == Role::Extension);
     let places = &places[all];
     let has_notes = messages.len() == places.len();
     let notes = places.iter().filter(|(_, role)| *role == Role::Extension);
@@ -172,8 +172,8 @@ fn replacements(
     Ok(Ok(recent))
 }
 
-/// Returns where the turns begin and end: notes around them belong to none.
-fn within<T>(places: &[T], is_note: impl Fn(&T) -> bool) -> std::ops::Range<usize> {
+/// Returns the range of the turns: notes around them belong to none.
+fn turn_range<T>(places: &[T], is_note: impl Fn(&T) -> bool) -> std::ops::Range<usize> {
     let first = places.iter().position(|place| !is_note(place));
     let last = places.iter().rposition(|place| !is_note(place));
     first.unwrap_or(0)..last.map_or(0, |last| last + 1)
@@ -188,7 +188,7 @@ fn read_one(read: &dyn StoreRead, key: LoopKey, seq: u32) -> StoreResult<AgentMe
     found.ok_or_else(|| StoreError::Damaged(format!("message {seq} is missing")))
 }
 
-/// Returns a stored foreign block as it stood in its transcript; `None` if it is none.
+/// Returns a stored foreign block as in its transcript; `None` if the block is not foreign.
 ///
 /// # Errors
 /// If the database is damaged.
@@ -203,7 +203,7 @@ pub fn restore_block(
     }
 }
 
-/// Returns a stored block in the interchange form, with all that its sections show.
+/// Returns a stored block in the interchange form, with all messages that its sections show.
 ///
 /// # Errors
 /// If the database is damaged.
@@ -272,6 +272,6 @@ fn shown_recent(
             Ok(ControlFlow::Continue(()))
         },
     )?;
-    let within = within(&shown, |message| message.role() == Role::Extension);
+    let within = turn_range(&shown, |message| message.role() == Role::Extension);
     Ok(shown.drain(within).collect())
 }

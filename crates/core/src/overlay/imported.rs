@@ -1,4 +1,4 @@
-//! What a compaction did that was made elsewhere, by another tool or on another chain, as blocks.
+//! The blocks of a compaction that was made elsewhere, by another tool or on another chain.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -28,10 +28,10 @@ pub struct ImportedCompaction<'a> {
     pub created_at: &'a str,
 }
 
-/// A turn on the chain: the loop's place, and the turn.
+/// A turn of the chain: the index of its loop, and the turn.
 type ChainTurnAt = (usize, u32);
 
-/// A message that stands for an original, by the original's sequence; `None` drops it.
+/// A message that replaces an original, by the original's sequence; `None` drops the original.
 pub type Replacement = (u32, Option<AgentMessage>);
 
 impl ImportedCompaction<'_> {
@@ -43,7 +43,7 @@ impl ImportedCompaction<'_> {
         }
     }
 
-    /// A block that shows the first `turns` turns of a loop as they are.
+    /// Returns the specification of a block that shows the first `turns` turns of a loop unchanged.
     pub fn unchanged(&self, at: usize, turns: u32) -> BlockSpec {
         BlockSpec::unchanged(self.kind(at), turns, self.strategy, self.created_at)
     }
@@ -53,9 +53,9 @@ impl ImportedCompaction<'_> {
         spec.build(self.read, &self.chain.links[at], self.counter)
     }
 
-    /// Puts `messages` in the place of everything before `first_kept` (`None`: of everything).
+    /// Replaces everything before `first_kept` (everything, if `None`) by `messages`.
     ///
-    /// Returns no block if nothing stands before it.
+    /// Returns no block if there is nothing to replace.
     pub fn summary(
         &self,
         messages: &[AgentMessage],
@@ -64,8 +64,8 @@ impl ImportedCompaction<'_> {
         self.placed(messages, first_kept, false)
     }
 
-    /// Does so with messages that also stand for what was said before the chain began, and lies elsewhere:
-    /// no later compaction makes them anew from the turns here.
+    /// Replaces everything before `first_kept` by messages that also summarise an earlier conversation, which is
+    /// stored elsewhere: no later compaction can derive them again from the turns here.
     pub fn anchored(
         &self,
         messages: &[AgentMessage],
@@ -81,8 +81,8 @@ impl ImportedCompaction<'_> {
         is_anchor: bool,
     ) -> StoreResult<Vec<NewBlock>> {
         let (mut at, mut kept) = self.boundary(first_kept)?;
-        // A summary needs turns to stand for: without any here it stands on the loop before.
-        let stands_before = kept == 0;
+        // A summary needs turns to replace: without any here it is on the loop before.
+        let at_loop_start = kept == 0;
         while kept == 0 {
             let Some(before) = at.checked_sub(1) else {
                 return Ok(Vec::new());
@@ -95,7 +95,7 @@ impl ImportedCompaction<'_> {
         let messages = messages.filter(|message| message.role() != Role::Extension);
         spec.draft.compacted = summary_of(0..kept, messages.cloned().collect());
         spec.draft.recent = recent_of(kept..self.chain.end(at), Vec::new());
-        if at > 0 || stands_before || is_anchor {
+        if at > 0 || at_loop_start || is_anchor {
             self.roll_up(at, &mut spec)?;
         }
         let mut blocks = vec![self.build(at, spec)?];
@@ -103,7 +103,7 @@ impl ImportedCompaction<'_> {
         Ok(blocks)
     }
 
-    /// Shows the loops after the one with the summary, of which every turn was kept.
+    /// Shows the loops after the one with the summary; all their turns were kept.
     fn show_later(&self, at: usize, blocks: &mut Vec<NewBlock>) -> StoreResult<()> {
         for later in at + 1..self.chain.links.len() {
             if self.is_hidden(at, later) {
@@ -113,12 +113,12 @@ impl ImportedCompaction<'_> {
         Ok(())
     }
 
-    /// Puts `message` in the place of everything before a message of turn `kept`: before it stand
-    /// `dropped` messages of that turn.
+    /// Replaces everything before a message of turn `kept` by `message`: the first `dropped` messages of that
+    /// turn are replaced too.
     ///
-    /// Only what was said before the turn's answer can go without its calls losing their results;
-    /// without anything to go it is a summary at the turn's start. Where nothing stands before that,
-    /// the first prompt is shown with the summary before it.
+    /// Only messages before the turn's answer can be dropped without its calls losing their results; with none
+    /// to drop, the summary is at the turn's start. If nothing is before that, the first prompt is shown with
+    /// the summary before it.
     pub fn summary_within(
         &self,
         message: &AgentMessage,
@@ -138,7 +138,7 @@ impl ImportedCompaction<'_> {
         };
         let mut spec = self.unchanged(at, 0);
         match turn {
-            0 if is_start => *shown = Some(self.led_by(message, at, *seq)?),
+            0 if is_start => *shown = Some(self.prepend(message, at, *seq)?),
             0 => *shown = Some(message.clone()),
             _ => spec.draft.compacted = summary_of(0..turn, vec![message.clone()]),
         }
@@ -151,8 +151,8 @@ impl ImportedCompaction<'_> {
         Ok(blocks)
     }
 
-    /// Returns a message with another one's content before its own.
-    fn led_by(&self, lead: &AgentMessage, at: usize, seq: u32) -> StoreResult<AgentMessage> {
+    /// Returns a message with the content of `lead` before its own.
+    fn prepend(&self, lead: &AgentMessage, at: usize, seq: u32) -> StoreResult<AgentMessage> {
         let key = self.chain.links[at].row.key;
         let mut led = lead.clone();
         self.read.messages(key, seq..seq + 1, &mut |row| {
@@ -167,7 +167,7 @@ impl ImportedCompaction<'_> {
         Ok(led)
     }
 
-    /// Returns what a turn begins with in the user's name, at most `limit` messages, as dropped.
+    /// Returns the prompts that a turn begins with, at most `limit` messages, as dropped.
     fn prompts_of(&self, at: usize, turn: u32, limit: u32) -> StoreResult<Vec<Replacement>> {
         let link = &self.chain.links[at];
         let range = turn_seqs(self.read, link.row.key, Turns::only(turn), link.end_seq)?;
@@ -198,7 +198,7 @@ impl ImportedCompaction<'_> {
         Ok(first)
     }
 
-    /// Returns the earliest turn before `first` that holds a call answered from there on.
+    /// Returns the earliest turn before `first` with a call that is answered from `first` on.
     fn earliest_call(&self, first: ChainTurnAt) -> StoreResult<Option<ChainTurnAt>> {
         let mut earliest: Option<ChainTurnAt> = None;
         for (at, link) in self.chain.links.iter().enumerate().skip(first.0) {
@@ -218,11 +218,11 @@ impl ImportedCompaction<'_> {
         self.chain.roll_up(self.read, at, spec)
     }
 
-    /// Whether turns of a loop after the summary, which were all kept, are hidden so far.
+    /// True if turns of a loop after the summary, which were all kept, are hidden so far.
     fn is_hidden(&self, summary: usize, later: usize) -> bool {
         let link = &self.chain.links[later];
         if self.chain.anchor.is_some_and(|anchor| anchor > summary) {
-            // The active rollup hides what stands on the loops before it: any block of theirs
+            // The active rollup hides the blocks of the loops before it: any of these blocks
             // would be active again.
             return link.row.totals.generation > 0;
         }
@@ -271,7 +271,7 @@ impl ImportedCompaction<'_> {
         Ok(changed.then_some(spec))
     }
 
-    /// Returns a block that shows the loop as it is shown now, up to its last complete turn.
+    /// Returns the specification of a block that shows the loop as it is shown now, up to its last complete turn.
     fn carried_over(&self, at: usize) -> StoreResult<BlockSpec> {
         let (link, end) = (&self.chain.links[at], self.chain.end(at));
         let mut spec = self.unchanged(at, 0);
@@ -287,7 +287,7 @@ impl ImportedCompaction<'_> {
         let (summary, replaced) = self.messages_of(block, link.end_seq)?;
         spec.pins = quotes_of(self.read, &self.read.block_messages(block.key)?)?;
         if let Some(turns) = block.layout.compacted {
-            // Turns before a summary can only be shown as they are.
+            // Turns before a summary can only be shown unchanged.
             spec.draft.first = block.layout.first;
             spec.draft.compacted = summary_of(turns.first..turns.end(), summary);
         }
@@ -296,7 +296,7 @@ impl ImportedCompaction<'_> {
         Ok(spec)
     }
 
-    /// Returns what a block shows in the place of originals before the sequence `end`.
+    /// Returns the replacements of a block for originals before the sequence `end`.
     fn messages_of(
         &self,
         block: &BlockCore,
@@ -317,7 +317,7 @@ impl ImportedCompaction<'_> {
     }
 }
 
-/// Returns a section in which messages stand for every turn, or for none if there are none.
+/// Returns a section in which messages replace every turn, or none if there are no messages.
 pub fn summary_of(
     turns: std::ops::Range<u32>,
     messages: Vec<AgentMessage>,
@@ -339,7 +339,7 @@ fn recent_of(turns: std::ops::Range<u32>, replaced: Vec<Replacement>) -> Option<
     Some(Recent { turns, replaced })
 }
 
-/// Shows `message` in place of an original, and returns whether that is new.
+/// Shows `message` in place of an original; returns `true` if that is new.
 fn show(replaced: &mut Vec<Replacement>, seq: u32, message: AgentMessage) -> bool {
     match replaced.binary_search_by_key(&seq, |(seq, _)| *seq) {
         Ok(at) => {
@@ -354,7 +354,7 @@ fn show(replaced: &mut Vec<Replacement>, seq: u32, message: AgentMessage) -> boo
     }
 }
 
-/// Whether a message is the result of one of these calls.
+/// True if a message is the result of one of these calls.
 fn answers(row: &MessageRow, calls: &HashSet<&str>) -> bool {
     #[derive(serde::Deserialize)]
     struct Head {

@@ -1,10 +1,10 @@
 //! The one assembler of overlays.
 //!
-//! Whoever writes a block says in a [`BlockSpec`] what it is to show: the sections with their texts, and
-//! which loops before it went into it. All else follows from what is stored, by rules that stand here
-//! once: how far a block reaches, the ranges of its coverage, its sizes, and the write of the run.
-//! Writers are a compaction ([`crate::compact`]), the import of one that another tool made, and a repair. The
-//! restore of an exported session writes back rows that one of these two made.
+//! The writer of a block gives a [`BlockSpec`]: the sections with their texts, and the earlier loops that
+//! the block covers. All else is derived from the stored rows by rules that are written here once: the
+//! reach of a block, the ranges of its coverage, its sizes, and the write of the run. Writers are a
+//! compaction, the import of a compaction that another tool made, and a repair. The restore of an exported
+//! session writes back rows that were made here.
 
 pub mod block_builder;
 pub mod chain_snapshot;

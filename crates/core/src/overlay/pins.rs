@@ -1,7 +1,8 @@
-//! The pinned messages of a chain, and where the block of a loop quotes them.
+//! The pinned messages of a chain, and the blocks that quote them.
 //!
-//! A pin counts from a leaf as an undo does: if the leaf's chain holds the point where it was made. A block
-//! quotes those that its summary hides, so only what a compaction writes depends on them, never a context.
+//! A pin counts from a leaf as an undo does: if the point at which it was made is on the leaf's chain. A
+//! block quotes the pinned messages that its summary hides, so that only compactions depend on pins, never
+//! a context.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -26,12 +27,12 @@ pub struct PinnedMessage {
 }
 
 impl PinnedMessage {
-    /// Returns where it is.
+    /// Returns its position: loop and sequence.
     pub fn place(&self) -> (LoopKey, u32) {
         (self.loop_key, self.seq)
     }
 
-    /// Whether a block on the loop `own` hides it: one of a `rollup` also stands for the loops before.
+    /// True if a block on the loop `own` hides it: a `rollup` also replaces the loops before.
     pub fn is_hidden(&self, own: LoopKey, compacted: Option<Turns>, rollup: bool) -> bool {
         match self.loop_key == own {
             true => compacted.is_some_and(|turns| (turns.first..=turns.last).contains(&self.turn)),
@@ -40,17 +41,17 @@ impl PinnedMessage {
     }
 }
 
-/// What is pinned on a chain.
+/// The pinned messages of a chain.
 #[derive(Clone, Debug, Default)]
 pub struct ChainPins {
     /// The messages from the root to the leaf.
     pub messages: Vec<PinnedMessage>,
-    /// Whether anything was ever pinned in the session: otherwise no block quotes anything.
+    /// True if any message was ever pinned in the session: otherwise no block quotes anything.
     pub any: bool,
 }
 
 impl ChainPins {
-    /// Reads what is pinned now as seen from `leaf`.
+    /// Reads the pins that count from `leaf` now.
     pub fn load(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<Self> {
         let rows = read.pins(session)?;
         let mut chain = ActiveBlocks::new(read, leaf, View::default());
@@ -111,7 +112,7 @@ fn turn_of(read: &dyn StoreRead, loop_key: LoopKey, seq: u32) -> StoreResult<Opt
     Ok(turn)
 }
 
-/// Covers what a summary hides, message by message: those that are quoted are kept.
+/// Covers the messages that a summary hides, one by one: quoted messages are kept.
 pub(super) fn cover_with_quotes(
     read: &dyn StoreRead,
     coverage: &mut OwnCoverage,
@@ -145,7 +146,7 @@ pub(super) fn cover_with_quotes(
     )
 }
 
-/// Splits the coverage of a loop that went whole into the summary on another one.
+/// Splits the coverage of a loop that the summary on another loop covers whole.
 pub(super) fn split_by_quotes(
     read: &dyn StoreRead,
     row: CoverageRow,

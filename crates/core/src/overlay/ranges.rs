@@ -1,4 +1,4 @@
-//! From turns to sequences and sizes, by stored totals.
+//! Sequences and sizes of turns, from stored totals.
 
 use std::ops::{ControlFlow, Range};
 
@@ -21,8 +21,8 @@ pub fn turn_seqs(
     Ok(first.first_seq..after.min(end))
 }
 
-/// Returns how far a block over the first `turns` turns of a loop reaches: the sequence after their last
-/// message. Extensions after that message were read by nobody.
+/// Returns the reach of a block over the first `turns` turns of a loop: the sequence after their last
+/// message. Extensions after that message were not part of the summary's input.
 pub fn through(read: &dyn StoreRead, link: &ChainLink, turns: u32) -> StoreResult<u32> {
     let Some(last) = turns.checked_sub(1) else {
         return Ok(0);
@@ -38,8 +38,8 @@ pub fn through(read: &dyn StoreRead, link: &ChainLink, turns: u32) -> StoreResul
     Ok(end)
 }
 
-/// Returns the size of some turns as they were appended; of the last of them only what lies before the
-/// sequence `end`, if that is given.
+/// Returns the size of some turns as they were appended; of the last turn only the messages before the
+/// sequence `end`, if given.
 pub fn size_of(
     read: &dyn StoreRead,
     loop_key: LoopKey,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{LoopKey, NewBlock, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite};
 
-/// Returns the number of the next run from a leaf: they count the committed runs of its chain.
+/// Returns the number of the next run from a leaf: one more than the committed runs of its chain.
 pub fn next_round(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<u32> {
     let mut round = 1;
     ActiveBlocks::new(read, leaf, View::default()).run_summaries(session, &mut |_, run| {
@@ -16,10 +16,10 @@ pub fn next_round(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> S
 }
 
 /// Writes a run and its blocks at the session's next tick; returns the generations of the blocks. `was` is
-/// what the audit chain says of a run that is stored already, and open.
+/// the digest in the audit chain of a run that is stored already, and open.
 ///
 /// # Errors
-/// What the store returns.
+/// If the store fails.
 pub fn commit(
     write: &mut dyn StoreWrite,
     mut run: RunRow,
@@ -37,7 +37,7 @@ pub fn commit(
     for mut block in blocks {
         let mut owner = write.loop_by_key(block.row.loop_key)?;
         owner.totals.generation += 1;
-        // An earlier loop may still run: what is covered must not be replaced any more.
+        // An earlier loop may still run: covered messages must not be replaced any more.
         owner.totals.sealed_seq = owner.totals.sealed_seq.max(block.row.through);
         write.update_totals(&owner, &owner.progress)?;
         block.row.generation = owner.totals.generation;

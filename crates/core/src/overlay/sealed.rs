@@ -1,11 +1,11 @@
-//! What the run of a provider's compaction says of it.
+//! The record that the run of a provider's compaction keeps of its item.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::model::{Json, LoopId};
 use crate::store::{BlockCore, Disposition, RunRow, StoreRead, StoreResult};
 
-/// Where a compaction within an answer stands, and what it was.
+/// The position of a provider's compaction within an answer, and the digest of its item.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct SealedRecord {
     /// The loop.
@@ -13,14 +13,14 @@ pub struct SealedRecord {
     pub loop_id: LoopId,
     /// The sequence number of the message.
     pub seq: u32,
-    /// SHA-256 of the item's JSON as it came.
+    /// SHA-256 of the item's JSON as received.
     pub sha256: String,
 }
 
-/// The field with the digest, in the record of a compaction that stands in its block.
+/// The field with the digest, in the record of a compaction whose item is in its block.
 const WHOLE: &str = "loopstore_sealed_sha256";
 
-/// The field with the last message that such a compaction was made of, if more was said since.
+/// The field with the last message that such a compaction was made of, if later messages exist.
 const THROUGH: &str = "loopstore_sealed_through";
 
 #[derive(serde::Deserialize)]
@@ -32,7 +32,7 @@ struct WholeRecord {
 }
 
 impl SealedRecord {
-    /// The record of an item that stands in a message of a loop.
+    /// Returns the record of an item in a message of a loop.
     pub fn new(loop_id: &LoopId, seq: u32, item: &Json) -> Self {
         Self {
             loop_id: loop_id.clone(),
@@ -41,7 +41,7 @@ impl SealedRecord {
         }
     }
 
-    /// Reads the record of a run; `None` if it tells of something else.
+    /// Reads the record of a run; `None` if the record has another form.
     pub fn of(run: &RunRow) -> Option<Self> {
         serde_json::from_str(run.record.as_deref()?).ok()
     }
@@ -51,12 +51,12 @@ impl SealedRecord {
         hex::encode(Sha256::digest(item.as_str()))
     }
 
-    /// Whether the item is the one that was recorded.
+    /// True if the item is the recorded one.
     pub fn is_of(&self, item: &Json) -> bool {
         self.sha256 == Self::digest(item)
     }
 
-    /// Returns the record of a compaction that came in the place of a whole conversation, or of it through one
+    /// Returns the record of a compaction that replaces a whole conversation, or its messages through one
     /// message, with the digest of its item.
     pub fn of_whole(record: &Json, item: &Json, through: Option<(&LoopId, u32)>) -> Json {
         let mut own = format!("\"{WHOLE}\":\"{}\"", Self::digest(item));
@@ -65,7 +65,7 @@ impl SealedRecord {
             own.push_str(&format!(",\"{THROUGH}\":[{},{seq}]", id.as_str()));
         }
         let text = record.as_str().trim_end();
-        // What its maker recorded stays as it was written.
+        // The fields of the maker's record stay byte for byte.
         let text = match text.strip_suffix('}') {
             Some(fields) if fields.trim_end().ends_with('{') => format!("{fields}{own}}}"),
             Some(fields) => format!("{fields},{own}}}"),
@@ -74,7 +74,7 @@ impl SealedRecord {
         Json::parse(&text).unwrap_or_default()
     }
 
-    /// Returns the digest that a run recorded of its item, wherever that stands.
+    /// Returns the digest that a run recorded of its item, in a message or in its block.
     pub fn recorded(run: &RunRow) -> Option<String> {
         if let Some(record) = Self::of(run) {
             return Some(record.sha256);
@@ -89,7 +89,7 @@ impl SealedRecord {
         whole.through
     }
 
-    /// Returns the record as it stands in the row of its run.
+    /// Returns the record in the form of the run's row.
     pub fn to_json(&self) -> Json {
         serde_json::to_string(self)
             .ok()
@@ -98,10 +98,10 @@ impl SealedRecord {
     }
 }
 
-/// Whether originals are stored of what a provider's compaction stands for.
+/// True if the originals that a provider's compaction replaces are stored.
 ///
 /// # Errors
-/// What the store returns.
+/// If the store fails.
 pub fn has_originals(read: &dyn StoreRead, block: &BlockCore) -> StoreResult<bool> {
     if block.extends.is_some() {
         return Ok(true);

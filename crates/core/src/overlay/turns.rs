@@ -16,7 +16,7 @@ pub struct StoreTurns<'a> {
     loop_key: LoopKey,
     /// The sequence after the last that may be read.
     through: u32,
-    /// How many turns belong to the chain and where the last of them ends, if the chain leaves the loop in it.
+    /// The number of turns of the chain and the end of the last one, if the chain leaves the loop within it.
     part: Option<(u32, u32)>,
     /// The active block.
     before: Option<BlockKey>,
@@ -100,7 +100,7 @@ impl TurnReader for StoreTurns<'_> {
         })
     }
 
-    /// The stored counts of lines tell which results are long, so the others are not read.
+    /// Reads the long results only, which the stored counts of lines identify.
     fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<Placed>, ReadError> {
         self.read(|read| {
             let seqs = turn_seqs(read, self.loop_key, turns, self.through)?;
@@ -149,8 +149,8 @@ impl TurnReader for StoreTurns<'_> {
     }
 }
 
-/// Returns the first prompt of a loop before the sequence `through`, and its bytes. One that says nothing of
-/// its own does not count.
+/// Returns the first prompt of a loop before the sequence `through`, and its bytes. A prompt without a text
+/// does not count.
 pub fn first_prompt(
     read: &dyn StoreRead,
     loop_key: LoopKey,
@@ -174,12 +174,12 @@ pub fn first_prompt(
             found = Some((store::decode(read, row.body)?, bytes));
             Ok(ControlFlow::Break(()))
         })?;
-        let says = |(message, _): &(AgentMessage, u64)| {
+        let has_prompt = |(message, _): &(AgentMessage, u64)| {
             message
                 .message()
                 .is_some_and(|message| message.prompt_text().is_some())
         };
-        if let Some(prompt) = found.filter(says) {
+        if let Some(prompt) = found.filter(has_prompt) {
             return Ok(Some(prompt));
         }
     }

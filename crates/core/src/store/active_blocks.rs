@@ -1,9 +1,9 @@
-//! Which blocks are active for a leaf, from runs and flips alone.
+//! The blocks that are active for a leaf, derived from runs and flips alone.
 //!
 //! A run or a flip counts from a leaf if its loop is on the leaf's chain and had then no complete
 //! turn beyond the loop's cut. A run is live if it committed and the last flip of it that counts
-//! is no undo. Active on a loop is its newest generation of a run that counts and is live. The
-//! first rollup met on the way from the leaf covers every loop before its own.
+//! is not an undo. The active block of a loop is its newest generation of a run that counts and is live.
+//! The first rollup on the way from the leaf covers every loop before its own.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -16,21 +16,21 @@ use super::rows::{
 use super::{LoopKey, LoopWithBlock, RunSummary, SessionKey, StoreRead, Tick};
 use crate::model::{Message, Role, SealingProvider};
 
-/// From where, and how, a chain is seen.
+/// The conditions under which a chain is read: the moment, the provider, and which blocks count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Only what had happened at this tick; `None`: now.
+    /// The tick to read the chain as of; now if `None`.
     pub at: Option<Tick>,
-    /// Of the leaf, exactly the messages before this sequence, whatever their ticks: with `at`, a
-    /// moment within an append.
+    /// The sequence at which the leaf ends, whatever the ticks of its messages: with `at`, a moment
+    /// within an append.
     pub leaf_end: Option<u32>,
-    /// With `at`: so many turns of the leaf are known to have been complete then.
+    /// With `at`: the number of turns of the leaf that are known to have been complete then.
     pub complete: u32,
-    /// Rollups do not count (`OlderLoops::Skip`).
+    /// True if rollups do not count (`OlderLoops::Skip`).
     pub without_rollups: bool,
-    /// No block is active (a forced compaction).
+    /// True if no block is active (a forced compaction).
     pub raw: bool,
-    /// The context is for this provider: its own compactions count.
+    /// The provider that the context is for: its own compactions count.
     pub provider: Option<SealingProvider>,
 }
 
@@ -39,13 +39,13 @@ pub struct View {
 pub struct ChainLink {
     /// The loop.
     pub row: LoopCore,
-    /// How many of its turns belong to the chain.
+    /// The number of its turns that belong to the chain.
     pub turns: u32,
-    /// How many of these are complete.
+    /// The number of these turns that are complete.
     pub complete: u32,
     /// The sequence after the last that belongs to the chain.
     pub end_seq: u32,
-    /// Whether the chain leaves the loop within the last of its turns.
+    /// True if the chain leaves the loop within the last of these turns.
     pub is_part: bool,
     /// The active block.
     pub block: Option<BlockCore>,
@@ -65,7 +65,7 @@ impl ChainLink {
         size_within(read, self.row.key, turns, self.end_of(turns))
     }
 
-    /// Whether the active block covers every loop before this one.
+    /// True if the active block covers every loop before this one.
     pub fn is_anchor(&self) -> bool {
         self.block
             .as_ref()
@@ -78,27 +78,27 @@ pub fn depth_of(links: &[ChainLink], key: LoopKey) -> Option<usize> {
     links.binary_search_by_key(&key, |link| link.row.key).ok()
 }
 
-/// Returns the active block on a loop.
+/// A function that returns the active block of a loop.
 pub(crate) type BlockLookup<'a> = &'a dyn Fn(LoopKey) -> StoreResult<Option<BlockCore>>;
 
-/// Follows a chain from its leaf and knows which runs count.
+/// A walk along a chain from its leaf, with the runs that count.
 pub struct ActiveBlocks<'a> {
     read: &'a dyn StoreRead,
     view: View,
-    /// Where the chain leaves each loop met so far. Keys fall.
+    /// The cut of each loop visited so far. Keys fall.
     cuts: Vec<(LoopKey, Cut)>,
-    /// The loop to meet next, and where the chain leaves it.
+    /// The loop to visit next, and its cut.
     next: Option<(LoopKey, Cut)>,
     leaf: LoopKey,
     live: HashMap<RunKey, bool>,
-    /// Blocks that are to be written: as if they were active already.
+    /// Blocks to be written, which the walk treats as active already.
     instead: HashMap<LoopKey, BlockCore>,
-    /// Knows the active blocks, so that none are looked for.
+    /// The source of the active blocks, if they are known without reading runs.
     lookup: Option<BlockLookup<'a>>,
 }
 
 impl<'a> ActiveBlocks<'a> {
-    /// Begins at `leaf`; it knows no loop yet.
+    /// Returns a walk that begins at `leaf` and has visited no loop yet.
     pub fn new(read: &'a dyn StoreRead, leaf: LoopKey, view: View) -> Self {
         let next = Some((leaf, Cut::NONE));
         Self {
@@ -113,7 +113,7 @@ impl<'a> ActiveBlocks<'a> {
         }
     }
 
-    /// The same walk along a raw chain, on which `lookup` knows the active blocks.
+    /// Returns the same walk along a raw chain, with the active blocks from `lookup`.
     #[must_use]
     pub(crate) fn with_lookup(mut self, lookup: BlockLookup<'a>) -> Self {
         self.view.raw = true;
@@ -129,12 +129,12 @@ impl<'a> ActiveBlocks<'a> {
         self.view
     }
 
-    /// From here on no rollup counts.
+    /// Ignores rollups from here on.
     pub(crate) fn ignore_rollups(&mut self) {
         self.view.without_rollups = true;
     }
 
-    /// The same walk as if these blocks were active.
+    /// Returns the same walk, with these blocks active.
     #[must_use]
     pub fn with_blocks<'b>(mut self, blocks: impl IntoIterator<Item = &'b BlockCore>) -> Self {
         let by_loop = |block: &BlockCore| (block.loop_key, block.clone());
@@ -146,7 +146,7 @@ impl<'a> ActiveBlocks<'a> {
     /// anchor of the active rollup.
     ///
     /// # Errors
-    /// What the store or `visit` returns.
+    /// If the store or `visit` fails.
     pub fn run(
         &mut self,
         visit: &mut dyn FnMut(ChainLink) -> StoreResult<ControlFlow<()>>,
@@ -154,11 +154,11 @@ impl<'a> ActiveBlocks<'a> {
         self.run_after(&mut |_| Ok(()), visit)
     }
 
-    /// Does the same; calls `begin` once, before the block on the leaf is looked for. By then the leaf is read, so
-    /// that `begin` finds the runs that count without a query for the leaf's parent.
+    /// Visits the loops as [`run`](Self::run) does, and calls `begin` once before it looks for the block on the
+    /// leaf. The leaf is read by then, so that `begin` finds the runs that count without a query for the leaf's parent.
     ///
     /// # Errors
-    /// What the store, `begin` or `visit` returns.
+    /// If the store, `begin` or `visit` fails.
     pub(crate) fn run_after(
         &mut self,
         begin: &mut dyn FnMut(&mut Self) -> StoreResult<()>,
@@ -167,13 +167,13 @@ impl<'a> ActiveBlocks<'a> {
         let (read, leaf) = (self.read, self.leaf);
         let (raw, mut cut) = (self.view.raw, Cut::NONE);
         let mut begin = Some(begin);
-        let mut meet = |standing: LoopWithBlock| {
-            let next = standing.row.parent_cut();
-            self.meet(standing.row.key, cut, standing.row.parent_with_cut());
+        let mut visit_row = |found: LoopWithBlock| {
+            let next = found.row.parent_cut();
+            self.record_cut(found.row.key, cut, found.row.parent_with_cut());
             if let Some(begin) = begin.take() {
                 begin(self)?;
             }
-            let link = self.link(standing, cut)?;
+            let link = self.link(found, cut)?;
             cut = next;
             let is_anchor = link.is_anchor();
             let flow = visit(link)?;
@@ -185,19 +185,19 @@ impl<'a> ActiveBlocks<'a> {
         };
         match raw {
             true => read.chain(leaf, &mut |row| {
-                meet(LoopWithBlock {
+                visit_row(LoopWithBlock {
                     row,
                     newest: None,
                     is_disputed: false,
                 })
             }),
-            false => read.loops_with_blocks(leaf, &mut meet),
+            false => read.loops_with_blocks(leaf, &mut visit_row),
         }
     }
 
-    /// Notes how much of a loop belongs to the chain, and which loop comes next.
-    fn meet(&mut self, key: LoopKey, cut: Cut, parent: Option<(LoopKey, Cut)>) {
-        // Whoever asked what counts has met some loops before the walk came to them.
+    /// Records the cut of a loop, and the loop that comes next.
+    fn record_cut(&mut self, key: LoopKey, cut: Cut, parent: Option<(LoopKey, Cut)>) {
+        // `counts` may have recorded some loops before the walk reaches them.
         if self.cuts.last().is_none_or(|(last, _)| key < *last) {
             self.cuts.push((key, cut));
         }
@@ -206,12 +206,12 @@ impl<'a> ActiveBlocks<'a> {
         }
     }
 
-    fn link(&mut self, standing: LoopWithBlock, cut: Cut) -> StoreResult<ChainLink> {
+    fn link(&mut self, found: LoopWithBlock, cut: Cut) -> StoreResult<ChainLink> {
         let LoopWithBlock {
             row,
             newest,
             is_disputed,
-        } = standing;
+        } = found;
         let block = match (self.instead.get(&row.key).cloned(), newest) {
             (Some(block), _) => Some(block),
             (None, _) if self.view.raw => match self.lookup {
@@ -219,14 +219,14 @@ impl<'a> ActiveBlocks<'a> {
                 None => None,
             },
             (None, None) if !is_disputed => None,
-            // Nearly always it is the newest, and nobody ever flipped its run.
+            // Nearly always the newest block is active, and its run was never flipped.
             (None, Some(newest)) if self.applies(&newest)? => Some(newest.block),
             (None, _) => self.block_of(row.key)?,
         };
         let turns = cut.turns().min(row.totals.turns);
         let mut link = ChainLink {
             turns,
-            // What is left of a turn is a turn.
+            // The part of a turn that belongs to the chain counts as a complete turn.
             complete: match cut.part {
                 Some(_) => turns,
                 None => turns.min(row.totals.complete),
@@ -246,7 +246,7 @@ impl<'a> ActiveBlocks<'a> {
             (_, Some(tick)) => {
                 let length = self.read.length_at(link.row.key, tick)?;
                 match link.row.key == self.leaf && length < link.end_seq {
-                    // More came later, so the loop was at work.
+                    // Later messages exist, so the loop was running then.
                     true => self.cut_within(&mut link, length)?,
                     false => self.shorten(&mut link, length)?,
                 }
@@ -256,7 +256,7 @@ impl<'a> ActiveBlocks<'a> {
         Ok(link)
     }
 
-    /// Takes away what a loop at work did not have yet before the message `end`.
+    /// Shortens a running loop to the messages before `end`, and does not count a turn in flight as complete.
     fn cut_within(&self, link: &mut ChainLink, end: u32) -> StoreResult<()> {
         self.shorten(link, end)?;
         if let Some(last) = link.turns.checked_sub(1)
@@ -268,7 +268,7 @@ impl<'a> ActiveBlocks<'a> {
         Ok(())
     }
 
-    /// Takes away what comes after the first `length` messages.
+    /// Shortens the link to the first `length` messages.
     fn shorten(&self, link: &mut ChainLink, length: u32) -> StoreResult<()> {
         if length < link.end_seq {
             link.end_seq = length;
@@ -279,7 +279,7 @@ impl<'a> ActiveBlocks<'a> {
         Ok(())
     }
 
-    /// Whether a block was there then, is wanted, and its run counts from the leaf.
+    /// True if the block existed then, the view includes its kind, and its run counts from the leaf.
     fn applies(&mut self, generation: &Generation) -> StoreResult<bool> {
         let then = self.view.at.is_none_or(|at| generation.tick <= at);
         let wanted = match generation.block.kind {
@@ -303,33 +303,33 @@ impl<'a> ActiveBlocks<'a> {
         Ok(found)
     }
 
-    /// Whether what was made at `point` counts from the leaf.
+    /// True if a run or a flip made at `point` counts from the leaf.
     ///
     /// # Errors
-    /// What the store returns.
+    /// If the store fails.
     pub fn counts(&mut self, point: Point) -> StoreResult<bool> {
         let cut = self.cut_of(point.loop_key)?;
         Ok(cut.is_some_and(|cut| point.turns <= cut.whole))
     }
 
-    /// Whether a message of a turn belongs to the chain.
+    /// True if a message of a turn belongs to the chain.
     ///
     /// # Errors
-    /// What the store returns.
+    /// If the store fails.
     pub fn holds(&mut self, loop_key: LoopKey, turn: u32, seq: u32) -> StoreResult<bool> {
         let cut = self.cut_of(loop_key)?;
         Ok(cut.is_some_and(|cut| cut.holds(turn, seq)))
     }
 
-    /// Returns where the chain leaves a loop, if it comes by it. Keys fall from child to parent, so the
-    /// chain is followed only to the first key that is not larger.
+    /// Returns where the chain leaves a loop, if the loop is on the chain. Keys fall from child to parent,
+    /// so the chain is followed only to the first key that is not larger.
     fn cut_of(&mut self, loop_key: LoopKey) -> StoreResult<Option<Cut>> {
         if loop_key == self.leaf {
             return Ok(Some(Cut::NONE));
         }
         while let Some((next, cut)) = self.next.filter(|(next, _)| *next > loop_key) {
             let parent = self.read.parent_of(next)?;
-            self.meet(next, cut, parent);
+            self.record_cut(next, cut, parent);
         }
         if let Some((_, cut)) = self.next.filter(|(next, _)| *next == loop_key) {
             return Ok(Some(cut));
@@ -338,10 +338,10 @@ impl<'a> ActiveBlocks<'a> {
         Ok(at.ok().map(|at| self.cuts[at].1))
     }
 
-    /// Whether a run that counts is live from the leaf.
+    /// True if a run that counts is live from the leaf.
     ///
     /// # Errors
-    /// What the store returns.
+    /// If the store fails.
     pub fn is_live(&mut self, run: RunKey) -> StoreResult<bool> {
         if let Some(live) = self.live.get(&run) {
             return Ok(*live);
@@ -354,7 +354,7 @@ impl<'a> ActiveBlocks<'a> {
     /// Returns the last undo or redo of a run that counts from the leaf.
     ///
     /// # Errors
-    /// What the store returns.
+    /// If the store fails.
     pub fn last_flip(&mut self, run: RunKey) -> StoreResult<Option<FlipRow>> {
         let flips = self.read.flips(run)?;
         for flip in flips.into_iter().rev() {
@@ -369,7 +369,7 @@ impl<'a> ActiveBlocks<'a> {
     /// Visits the committed runs that count from the leaf, newest first.
     ///
     /// # Errors
-    /// What the store or `visit` returns.
+    /// If the store or `visit` fails.
     pub fn runs(
         &mut self,
         visit: &mut dyn FnMut(&mut Self, RunRow) -> StoreResult<ControlFlow<()>>,
@@ -386,10 +386,10 @@ impl<'a> ActiveBlocks<'a> {
     }
 
     /// Visits the committed runs that count from the leaf, a loop of `session`, newest first, without
-    /// most of what they say.
+    /// most of their columns.
     ///
     /// # Errors
-    /// What the store or `visit` returns.
+    /// If the store or `visit` fails.
     pub fn run_summaries(
         &mut self,
         session: SessionKey,
@@ -405,11 +405,11 @@ impl<'a> ActiveBlocks<'a> {
         })
     }
 
-    /// Looks at the newest run that counts and is live from the leaf, a loop of `session`, if there is
-    /// one. A provider's own compaction settles nothing for others and is passed over.
+    /// Calls `look` with the newest run that counts and is live from the leaf, a loop of `session`, and
+    /// returns its result. Compactions made by a provider are skipped, as they hold for that provider only.
     ///
     /// # Errors
-    /// What the store returns.
+    /// If the store fails.
     pub fn newest_live<T>(
         &mut self,
         session: SessionKey,
@@ -429,7 +429,7 @@ impl<'a> ActiveBlocks<'a> {
     /// Returns the newest run that counts and is live from the leaf.
     ///
     /// # Errors
-    /// What the store returns.
+    /// If the store fails.
     pub fn newest_live_run(&mut self) -> StoreResult<Option<RunRow>> {
         let read = self.read;
         let session = read.loop_by_key(self.leaf)?.session;
@@ -441,7 +441,7 @@ impl<'a> ActiveBlocks<'a> {
 /// Returns the chain of `leaf` from the anchor of the active rollup (or the root) to the leaf.
 ///
 /// # Errors
-/// What the store returns.
+/// If the store fails.
 ///
 /// # Examples
 /// ```
@@ -486,7 +486,7 @@ fn first_seq(read: &dyn StoreRead, loop_key: LoopKey, turn: u32) -> StoreResult<
         .ok_or_else(|| super::StoreError::Damaged(format!("turn {turn} is missing")))
 }
 
-/// Whether the last turn of a running loop has no answer or an unanswered call.
+/// True if the last turn of a running loop has no answer or an unanswered call.
 fn is_in_flight(read: &dyn StoreRead, link: &ChainLink, last: u32) -> StoreResult<bool> {
     let from = first_seq(read, link.row.key, last)?;
     let (mut is_answered, mut open) = (false, HashSet::new());
@@ -503,7 +503,7 @@ fn is_in_flight(read: &dyn StoreRead, link: &ChainLink, last: u32) -> StoreResul
     Ok(!is_answered || !open.is_empty())
 }
 
-/// Returns how many turns of the link begin before the sequence `end`.
+/// Returns the number of turns of the link that begin before the sequence `end`.
 fn turns_before(read: &dyn StoreRead, link: &ChainLink, end: u32) -> StoreResult<u32> {
     let (mut low, mut high) = (0, link.turns);
     while low < high {

@@ -1,7 +1,7 @@
 //! The life of an append: messages in, whole turns out.
 //!
-//! One transaction groups the messages into turns, counts, seals, chains the digests and raises
-//! the session's tick. Nothing here reads a message body.
+//! One transaction groups the messages into turns, counts them, makes complete turns final, chains the
+//! digests and raises the session's tick. Nothing here reads a message body.
 
 mod calls;
 mod replace;
@@ -10,9 +10,9 @@ mod turns;
 
 use std::ops::{ControlFlow, Range};
 
+use super::encoded::EncodedMessage;
 use super::error::{StoreError, StoreResult};
 use super::lease::{self, Lease};
-use super::ready::Ready;
 use super::rows::{LoopProgress, LoopRow, Size, TurnRow};
 use super::{AppendState, LoopCore, LoopKey, StoreRead, StoreWrite, Tick};
 use crate::model::{AgentMessage, LoopStatus, Role, SealingProvider, Time};
@@ -22,9 +22,9 @@ pub use replace::replace_last_turn;
 #[doc(hidden)]
 pub use replace::replace_turn;
 use state::Append;
+pub use state::DefaultTime;
 #[doc(hidden)]
-pub use state::Retell;
-pub use state::Stamp;
+pub use state::LoopRebuild;
 pub use turns::end_of_line;
 pub use turns::{TurnsAppend, TurnsAppended, append_in_turns, free_loop_id};
 
@@ -33,7 +33,7 @@ pub use turns::{TurnsAppend, TurnsAppended, append_in_turns, free_loop_id};
 pub struct NewMessage {
     /// The message.
     pub message: AgentMessage,
-    /// The digest, `None` if it was not imported.
+    /// The digest; `None` if the message was not imported.
     pub origin: Option<[u8; 32]>,
 }
 
@@ -46,35 +46,35 @@ impl From<AgentMessage> for NewMessage {
     }
 }
 
-/// What an append did.
+/// The result of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// The sequences of the messages.
     pub seqs: Range<u32>,
-    /// Turn groups of the loop afterwards.
+    /// The number of turn groups of the loop afterwards.
     pub turns: u32,
-    /// Turn groups that are not in flight.
+    /// The number of these that are not in flight.
     pub complete: u32,
     /// The session's tick afterwards.
     pub tick: Tick,
-    /// The messages that hold a provider's own compaction.
+    /// The messages that contain a provider's own compaction.
     #[doc(hidden)]
-    pub compactions: Vec<SealedMessage>,
+    pub compactions: Vec<AppendedCompaction>,
 }
 
-/// A message that holds a compaction which only its provider can read.
+/// An appended message with a compaction that only its provider can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
-pub struct SealedMessage {
+pub struct AppendedCompaction {
     pub loop_key: LoopKey,
     pub seq: u32,
     pub provider: SealingProvider,
 }
 
-/// Appends messages to a loop that nobody drives. One without a time of its own gets that of the append.
+/// Appends messages to a loop that is not leased. A message without a time of its own gets that of the append.
 ///
 /// # Errors
-/// If the loop is not there, somebody drives it ([`StoreError::LeaseHeld`]), or the store refuses.
+/// If the loop does not exist, is leased ([`StoreError::LeaseHeld`]), or the store fails.
 ///
 /// # Examples
 /// ```
@@ -108,7 +108,7 @@ pub fn append(
         messages,
         counter,
         (now, Some(now)),
-        LastTurn::Sealed,
+        LastTurn::Final,
     )
 }
 
@@ -117,12 +117,18 @@ fn append_ended_by(
     loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
-    (now, stamp): (i64, Stamp),
+    (now, stamp): (i64, DefaultTime),
     last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let state = write.append_state(loop_key)?;
     lease::ensure_row_unleased(write, state.lease.as_ref(), now)?;
-    append_all(write, state, ready(messages, counter), stamp, last_turn)
+    append_all(
+        write,
+        state,
+        encode_all(messages, counter),
+        stamp,
+        last_turn,
+    )
 }
 
 /// Appends messages to a loop for the holder of its lease.
@@ -135,33 +141,35 @@ pub fn append_leased(
 ) -> StoreResult<Appended> {
     let state = write.append_state(lease.loop_key)?;
     lease::keep_row(write, lease, state.lease.as_ref(), now)?;
-    let messages = ready(messages, counter);
-    append_all(write, state, messages, Some(now), LastTurn::Sealed)
+    let messages = encode_all(messages, counter);
+    append_all(write, state, messages, Some(now), LastTurn::Final)
 }
 
-fn ready(
+fn encode_all(
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
-) -> impl Iterator<Item = StoreResult<Ready>> {
-    messages.into_iter().map(|new| Ready::of(new, counter))
+) -> impl Iterator<Item = StoreResult<EncodedMessage>> {
+    messages
+        .into_iter()
+        .map(|new| EncodedMessage::of(new, counter))
 }
 
-/// Whether the last turn of a loop is final as soon as it is complete.
+/// The treatment of the last turn of a loop once it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastTurn {
-    /// It is.
-    Sealed,
-    /// Its transcript is written anew as it grows, and may replace it until something stands behind it.
+    /// The turn is final: it can no longer be replaced.
+    Final,
+    /// The turn may be replaced until another one follows, as its transcript is rewritten while it grows.
     Open,
 }
 
-/// Appends imported messages, which are in their stored form, to a loop that nobody drives. One that has
-/// ended runs again.
+/// Appends imported messages in their stored form to a loop that is not leased. A loop that has ended is
+/// set running again.
 #[doc(hidden)]
-pub fn append_ready(
+pub fn append_encoded(
     write: &mut dyn StoreWrite,
     loop_key: LoopKey,
-    messages: Vec<Ready>,
+    messages: Vec<EncodedMessage>,
     last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let mut state = write.append_state(loop_key)?;
@@ -175,8 +183,8 @@ pub fn append_ready(
 fn append_all(
     write: &mut dyn StoreWrite,
     state: AppendState,
-    messages: impl Iterator<Item = StoreResult<Ready>>,
-    stamp: Stamp,
+    messages: impl Iterator<Item = StoreResult<EncodedMessage>>,
+    stamp: DefaultTime,
     last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let from = state.row.totals.next_seq;
@@ -195,10 +203,10 @@ fn missing_turn(turn: u32) -> StoreError {
     StoreError::Damaged(format!("turn {turn} is missing"))
 }
 
-/// Ends a loop that nobody drives, or sets it running again.
+/// Ends a loop that is not leased, or sets it running again.
 ///
 /// # Errors
-/// If the loop is not there, somebody drives it, or the store refuses.
+/// If the loop does not exist, is leased, or the store fails.
 ///
 /// # Examples
 /// ```
@@ -233,8 +241,8 @@ pub fn set_status(
     set_status_leased(write, loop_key, status, None)
 }
 
-/// The same for its driver, which has shown its lease in this transaction. It ended at `at`, now if
-/// not given.
+/// Sets the status for the holder of the lease, which was checked in this transaction. The loop ended at
+/// `at`, now if not given.
 #[doc(hidden)]
 pub fn set_status_leased(
     write: &mut dyn StoreWrite,
@@ -246,22 +254,26 @@ pub fn set_status_leased(
     let at = at.cloned().unwrap_or_else(Time::now);
     row.ended_at = status.is_ended().then(|| at.as_str().to_owned());
     row.status = status;
-    seal(write, &mut row, LastTurn::Sealed)?;
+    finalize_turns(write, &mut row, LastTurn::Final)?;
     write.update_loop(&row)
 }
 
-/// Works out which turns are complete, and seals them. A turn that was sealed stays sealed.
+/// Determines the complete turns of a loop and makes them final. A final turn stays final.
 #[doc(hidden)]
-pub fn seal(read: &dyn StoreWrite, row: &mut LoopRow, last_turn: LastTurn) -> StoreResult<()> {
+pub fn finalize_turns(
+    read: &dyn StoreWrite,
+    row: &mut LoopRow,
+    last_turn: LastTurn,
+) -> StoreResult<()> {
     let last = match row.totals.turns.checked_sub(1) {
         Some(turn) => Some(turn_of(read, row.key, turn)?),
         None => None,
     };
-    seal_with(&mut row.core, &row.progress, last.as_ref(), last_turn);
+    finalize_turns_with(&mut row.core, &row.progress, last.as_ref(), last_turn);
     Ok(())
 }
 
-fn seal_with(
+fn finalize_turns_with(
     row: &mut LoopCore,
     progress: &LoopProgress,
     last: Option<&TurnRow>,
@@ -274,11 +286,11 @@ fn seal_with(
     });
     let totals = &mut row.totals;
     totals.complete = totals.turns - u32::from(in_flight);
-    let sealed = match last {
+    let final_seq = match last {
         Some(last) if in_flight || last_turn == LastTurn::Open => last.first_seq,
         _ => totals.next_seq,
     };
-    totals.sealed_seq = totals.sealed_seq.max(sealed);
+    totals.sealed_seq = totals.sealed_seq.max(final_seq);
 }
 
 /// Returns the size of the first `turns` turns of a loop.
@@ -296,8 +308,8 @@ pub fn size_through(
     }
 }
 
-/// Returns the size of the first `turns` turns of a loop; of the last of them only what lies before the
-/// sequence `end`, if that is given.
+/// Returns the size of the first `turns` turns of a loop; of the last turn only the messages before the
+/// sequence `end`, if given.
 ///
 /// # Errors
 /// If a turn is missing.

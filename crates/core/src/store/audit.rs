@@ -1,11 +1,11 @@
-//! The audit chain: what was done to a session, in order, so that a row that was taken out is missed.
+//! The audit chain: the operations on a session, in order, so that a removed row is detected.
 //!
 //! Each run, undo, redo, pin, hide, manifest and note of an import has a row in the chain of its session, and each
-//! receipt has one in the chain of all receipts, which outlive their sessions. A row holds the digest of
-//! what it stands for, and a chain digest over the row before. The session keeps number and chain digest
-//! of its newest row: so the newest is missed as well. A row that is redacted gets a further row in the
-//! chain, which names the digest that it had before. Backends write the chain row before what it stands
-//! for, and their triggers refuse anything else.
+//! receipt has one in the chain of all receipts, which outlive their sessions. A row has the digest of the
+//! recorded row, and a chain digest over the chain row before. The session keeps number and chain digest
+//! of its newest row, so that the removal of the newest is detected as well. A redacted row gets a further
+//! row in the chain, with the digest that it had before. Backends write the chain row before the recorded
+//! row, and their triggers reject any other order.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::{StoreError, StoreResult, digest};
 /// The chain of all receipts, in the place of a session.
 pub const RECEIPTS: SessionKey = SessionKey(0);
 
-/// What a row of an audit chain stands for.
+/// The kind of row that a row of an audit chain records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AuditKind {
     /// A run of compaction.
@@ -26,7 +26,7 @@ pub enum AuditKind {
     Flip,
     /// A pin, or its end.
     Pin,
-    /// A session was hidden, or came back.
+    /// A session was hidden or shown again.
     Hide,
     /// A manifest.
     Manifest,
@@ -60,25 +60,25 @@ impl AuditKind {
         }
     }
 
-    /// Reads the word.
+    /// Returns the kind for a word in SQL.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// What is noted in an audit chain.
+/// The content of a row of an audit chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// What it stands for.
+    /// The kind of the recorded row.
     pub kind: AuditKind,
-    /// The digest of that.
+    /// The digest of the recorded row.
     pub digest: [u8; 32],
-    /// The digest that it had before.
+    /// The digest that the recorded row had before; `None` for a new row.
     pub was: Option<[u8; 32]>,
 }
 
 impl AuditEntry {
-    /// Something new.
+    /// Returns the entry for a new row.
     pub fn new(kind: AuditKind, digest: [u8; 32]) -> Self {
         let was = None;
         Self { kind, digest, was }
@@ -88,9 +88,9 @@ impl AuditEntry {
 /// The newest row of an audit chain: its number, from 1, and its chain digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditEnd {
-    /// How many rows there are.
+    /// The number of the newest row; 0 without rows.
     pub seq: u64,
-    /// Zeros before the first.
+    /// The chain digest of the newest row; zeros without rows.
     pub chain: [u8; 32],
 }
 
@@ -115,21 +115,21 @@ impl AuditEnd {
 pub struct AuditRow {
     /// Its number and chain digest.
     pub end: AuditEnd,
-    /// What it says.
+    /// The recorded row.
     pub entry: AuditEntry,
 }
 
-/// A chain as it stands.
+/// An audit chain as stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditChain {
-    /// What the session, or the database for its receipts, says of the newest row.
+    /// The newest row according to the session, or to the database for receipts.
     pub end: AuditEnd,
     /// The rows in order.
     pub rows: Vec<AuditRow>,
 }
 
 impl AuditChain {
-    /// Whether it goes on from row to row, ends where it should, and stands for exactly these.
+    /// True if each row continues the one before, the last is the end, and the chain records exactly these digests.
     #[doc(hidden)]
     pub fn fits(&self, session: SessionKey, stored: &[AuditEntry]) -> bool {
         let (mut end, mut audited) = (AuditEnd::default(), AuditedDigests::default());
@@ -147,8 +147,8 @@ impl AuditChain {
     }
 }
 
-/// Returns what the audit chain of a session stands for, as it is stored now: where it came from, its runs,
-/// flips, pins and hides in order, and its manifests.
+/// Returns the entries that the audit chain of a session must have, derived from the stored rows: its imports,
+/// runs, flips, pins and hides in order, and its manifests.
 #[doc(hidden)]
 pub fn stored_entries(scan: &dyn StoreScan, session: SessionKey) -> StoreResult<Vec<AuditEntry>> {
     let mut entries = Vec::new();
@@ -186,20 +186,20 @@ pub fn stored_entries(scan: &dyn StoreScan, session: SessionKey) -> StoreResult<
     Ok(entries)
 }
 
-/// The digests that a chain says are stored now, by kind, each with how often.
+/// The digests that are stored now according to a chain, by kind, each with its count.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct AuditedDigests(BTreeMap<(AuditKind, [u8; 32]), u64>);
 
 impl AuditedDigests {
-    /// Takes a row of the chain in; `false` if it changes what was not there.
+    /// Applies a row of the chain; returns `false` if the row changes a digest that was not recorded.
     pub fn apply(&mut self, entry: &AuditEntry) -> bool {
         let had = entry.was.is_none_or(|was| self.take(entry.kind, was));
         *self.0.entry((entry.kind, entry.digest)).or_default() += 1;
         had
     }
 
-    /// Takes a digest away; `false` if it is not there.
+    /// Removes a digest; returns `false` if there is none.
     pub fn take(&mut self, kind: AuditKind, digest: [u8; 32]) -> bool {
         match self.0.get_mut(&(kind, digest)) {
             Some(count) if *count > 0 => {
@@ -210,28 +210,28 @@ impl AuditedDigests {
         }
     }
 
-    /// Returns what was not taken away.
+    /// Returns the digests that were not removed.
     pub fn rest(&self) -> impl Iterator<Item = (AuditKind, [u8; 32], u64)> {
         let left = self.0.iter().filter(|(_, count)| **count > 0);
         left.map(|((kind, digest), count)| (*kind, *digest, *count))
     }
 }
 
-/// The digest of a stored row, as it stands and as what the row holds now would have it.
+/// The digest of a row, as stored and as derived from the row's present content.
 pub struct RowDigest {
     /// The session of the row.
     pub session: SessionKey,
     /// The digest that is stored.
     pub stored: [u8; 32],
-    /// The digest of what the row holds now.
+    /// The digest of the present content.
     pub derived: [u8; 32],
-    /// How it stands in the audit chain; a block stands there with its run.
+    /// The kind of its entry in the audit chain; a block has none, as its run's entry covers it.
     pub kind: Option<AuditKind>,
     /// The run of a block.
     pub run: Option<RunKey>,
 }
 
-/// Tables with texts whose digest is derived anew when they change.
+/// The tables with texts whose digest is derived again when they change.
 pub const DIGESTED: [&str; 4] = ["runs", "flips", "blocks", "imports"];
 
 /// Derives the digest of a row of one of the [`DIGESTED`] tables.

@@ -8,7 +8,7 @@ use super::error::StoreResult;
 use super::{LoopKey, SessionKey, StoreRead, StoreWrite};
 use crate::model::{LoopId, SessionId, Time};
 
-/// Returns the key that a call gets if none is given. `nth` counts the calls of the loop with this
+/// Returns the default key of a call. `nth` is the number of the call among those of the loop with this
 /// id, from 0.
 ///
 /// ```
@@ -33,8 +33,8 @@ pub fn idempotency_key(session: &SessionId, loop_id: &LoopId, call_id: &str, nth
     hex::encode(digest.finalize())
 }
 
-/// Marks the calls `answered` finished where the chain of `leaf` started them. Of a call whose message
-/// is stored the arguments stand there, and nowhere else.
+/// Marks the calls `answered` as finished if the chain of `leaf` started them. The arguments of a call whose
+/// message is stored are in the message only.
 #[doc(hidden)]
 pub fn finish_calls(
     write: &mut dyn StoreWrite,

@@ -1,4 +1,4 @@
-//! How a message is stored: small JSON (`head`), its largest text apart, its images in blobs.
+//! The stored form of a message: small JSON (`head`), its largest text separate, its images in blobs.
 //!
 //! JSON is most of the cost of reading a context, so large texts stay out of it. The digest of a
 //! message is SHA-256 over salt, role, head, the number of the text's block and the text, each
@@ -26,10 +26,10 @@ const MIN_TEXT_BYTES: usize = 64;
 /// Finds a blob by its SHA-256.
 pub type FindBlob<'a> = dyn FnMut(&[u8; 32]) -> StoreResult<Option<Vec<u8>>> + 'a;
 
-/// Counts a message as it is stored.
+/// Counts the tokens of a message, in the form of a column.
 ///
 /// # Errors
-/// If the counter returns more than a row holds.
+/// If the counter returns more than a column can store.
 #[doc(hidden)]
 pub fn count_message(message: &AgentMessage, counter: &dyn TokenCounter) -> StoreResult<u64> {
     let tokens = counter.message_tokens(message);
@@ -44,7 +44,7 @@ pub fn count_message(message: &AgentMessage, counter: &dyn TokenCounter) -> Stor
 /// Turns a message into its stored form, and returns the blobs that it shows.
 ///
 /// # Errors
-/// If the message cannot be written as JSON, or no random salt can be had.
+/// If the message cannot be written as JSON, or the system returns no random salt.
 pub fn encode(
     mut message: AgentMessage,
     counter: &dyn TokenCounter,
@@ -66,7 +66,7 @@ pub fn encode(
     }
     let head = to_json(&message)?;
     failpoints::panic_at(head.len() + text.as_ref().map_or(0, |(_, text)| text.len()));
-    // The text stands in the JSON between quotes that the head has already.
+    // In the JSON, the text is between quotes that the head has already.
     let of_text = text.as_ref().map_or(0, |(_, text)| escaped_bytes(text));
     let bytes = whole.unwrap_or(head.len() as u64 + of_text);
     let (text_block, text) = text.map_or((None, None), |(at, text)| (Some(at), Some(text)));
@@ -91,13 +91,13 @@ pub fn encode(
 /// Turns the stored form back into the message; `blob` finds a blob by its SHA-256.
 ///
 /// # Errors
-/// If the stored JSON is no message or a blob is missing: the database is damaged.
+/// If the stored JSON is not a message or a blob is missing: the database is damaged.
 pub fn decode(stored: StoredMessage, blob: &mut FindBlob<'_>) -> StoreResult<AgentMessage> {
     let text = stored.text_block.zip(stored.text);
     put_together(stored.head.as_deref(), text, blob)
 }
 
-/// The same of a message as it lies in its row: its text is copied once.
+/// Decodes a message that is borrowed from its row: its text is copied once.
 ///
 /// # Errors
 /// As [`decode`].
@@ -141,8 +141,8 @@ fn put_together(
     Ok(message)
 }
 
-/// Whether a stored message is what its digest says. One that was redacted has another digest, which
-/// only `verify` looks up.
+/// True if a stored message matches its digest. A redacted message has another digest, which only
+/// `verify` looks up.
 pub(crate) fn fits_digest(message: &StoredMessageRef<'_>) -> bool {
     let (Some(proof), Some(head)) = (&message.proof, message.head) else {
         return true;
@@ -172,8 +172,8 @@ pub fn message_digest(
     hash.finalize().into()
 }
 
-/// Returns the chain after a message with this digest. `stamp` is the time that the store gave a message
-/// which has none of its own: no digest holds it.
+/// Returns the chain after a message with this digest. `stamp` is the time that the store assigned to a
+/// message without its own time, as the digest of the message does not include it.
 pub fn chain(before: &[u8; 32], digest: &[u8; 32], stamp: Option<i64>) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(before);
@@ -184,7 +184,7 @@ pub fn chain(before: &[u8; 32], digest: &[u8; 32], stamp: Option<i64>) -> [u8; 3
     hash.finalize().into()
 }
 
-/// Returns the number that stands for an author in the tables.
+/// Returns the number of an author in the tables.
 pub fn author_number(author: Author) -> u8 {
     match author {
         Author::Human => 0,
@@ -193,7 +193,7 @@ pub fn author_number(author: Author) -> u8 {
     }
 }
 
-/// Returns the author that a number stands for.
+/// Returns the author with this number.
 ///
 /// # Errors
 /// If no author has the number.
@@ -204,7 +204,7 @@ pub fn author_from_number(number: i64) -> StoreResult<Author> {
     author.ok_or_else(|| StoreError::Damaged(format!("author {number}")))
 }
 
-/// Returns the number that stands for a role in the tables.
+/// Returns the number of a role in the tables.
 pub fn role_number(role: Role) -> u8 {
     match role {
         Role::User => 0,
@@ -214,7 +214,7 @@ pub fn role_number(role: Role) -> u8 {
     }
 }
 
-/// Returns the role that a number stands for.
+/// Returns the role with this number.
 ///
 /// # Errors
 /// If no role has the number.
@@ -228,8 +228,8 @@ pub fn role_from_number(number: i64) -> StoreResult<Role> {
     }
 }
 
-/// Returns 16 random bytes. The system is asked for many at once: a call of its own for each message
-/// is felt in an import.
+/// Returns 16 random bytes. Many are requested from the system at once, as a call for each message slows
+/// an import measurably.
 #[doc(hidden)]
 pub fn random_salt() -> StoreResult<[u8; 16]> {
     thread_local!(static LEFT: RefCell<Vec<[u8; 16]>> = const { RefCell::new(Vec::new()) });
@@ -263,7 +263,7 @@ pub fn json_bytes(message: &AgentMessage) -> StoreResult<u64> {
     Ok(count.0)
 }
 
-/// Reads JSON that is stored.
+/// Parses stored JSON.
 #[doc(hidden)]
 pub fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> StoreResult<T> {
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("stored JSON: {error}")))
@@ -284,7 +284,7 @@ pub fn tool_result_lines(message: &AgentMessage) -> Option<u32> {
     Some(u32::try_from(most).unwrap_or(u32::MAX))
 }
 
-/// Returns how many lines `text.lines()` gives.
+/// Returns the number of lines of `text.lines()`.
 fn lines(text: &str) -> u64 {
     let is_open = !text.is_empty() && !text.ends_with('\n');
     count(text.as_bytes(), |byte| byte == b'\n') + u64::from(is_open)
@@ -329,7 +329,7 @@ fn escaped_bytes(text: &str) -> u64 {
     bytes.len() as u64 + escaped + 4 * count(bytes, is_long)
 }
 
-/// Moves an image's data to a blob, if its base64 can be made again from the bytes.
+/// Moves an image's data to a blob, if encoding the bytes restores its base64 exactly.
 fn take_image(image: &mut Image) -> Option<Blob> {
     let data = image_data(image)?;
     let sha256: [u8; 32] = Sha256::digest(&data).into();

@@ -1,7 +1,7 @@
 //! Columns of a row, read by name on both backends.
 //!
 //! A backend implements [`Columns`] for its row; the mappers in [`super::mapping`] are written against
-//! it. What the two schemas keep in different ways (packed keys, texts with U+0000) is settled in that
+//! it. Differences between the two schemas (packed keys, texts with U+0000) are resolved in that
 //! implementation, so that a mapper sees one form.
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use super::rows::*;
 use super::values::amount;
 use crate::model::{Author, LoopId, LoopStatus, Role, SessionId};
 
-/// A row whose columns are read by name. What cannot be read is damage.
+/// A row whose columns are read by name. A value that cannot be read is damage.
 ///
 /// SQLite's rows of the hot queries are read by position, so a mapper must read the columns in the
 /// order in which the queries select them; a debug build compares the names.
@@ -30,10 +30,10 @@ pub trait Columns: Sized {
     fn bytes(&self, column: &'static str) -> StoreResult<Option<&[u8]>>;
     /// Returns the number of a row within its loop or block.
     fn number(&self, column: &'static str) -> StoreResult<u32>;
-    /// Returns a text that may hold U+0000, without a copy where the backend stores it as it is.
+    /// Returns a text that may contain U+0000, without a copy if the backend stores it unchanged.
     fn content(&self, column: &'static str) -> StoreResult<Option<Cow<'_, str>>>;
 
-    /// Returns a value of the type that is asked for; NULL is damage unless that is an [`Option`].
+    /// Returns a value of the requested type; NULL is damage unless the type is an [`Option`].
     #[inline]
     fn get<'r, T: FromColumn<'r>>(&'r self, column: &'static str) -> StoreResult<T> {
         T::from_column(self, column)
@@ -71,13 +71,13 @@ pub trait Columns: Sized {
     }
 }
 
-/// What [`Columns::get`] returns: a [`ColumnValue`], or an [`Option`] of one.
+/// A type that [`Columns::get`] can return: a [`ColumnValue`], or an [`Option`] of one.
 pub trait FromColumn<'r>: Sized {
     /// Reads the column.
     fn from_column(row: &'r impl Columns, column: &'static str) -> StoreResult<Self>;
 }
 
-/// A type that a column can hold.
+/// A type of values of a column.
 pub trait ColumnValue<'r>: Sized {
     /// Reads the column; `None` for NULL.
     fn read(row: &'r impl Columns, column: &'static str) -> StoreResult<Option<Self>>;
@@ -100,7 +100,7 @@ impl<'r, T: ColumnValue<'r>> FromColumn<'r> for Option<T> {
     }
 }
 
-/// Says how types are read: which getter, and what is made of its value.
+/// Implements [`ColumnValue`] for types: the getter, and the conversion of its value.
 macro_rules! column_values {
     ($($type:ty: $getter:ident, $column:ident, $value:ident => $made:expr;)*) => {$(
         impl<'r> ColumnValue<'r> for $type {
@@ -157,7 +157,7 @@ impl<'r, const N: usize> ColumnValue<'r> for [u8; N] {
     }
 }
 
-// What nearly never happens stands apart, so that reading a value stays short.
+// Rare errors are made in functions of their own, so that reading a value stays short.
 #[cold]
 fn is_null(column: &str) -> StoreError {
     damaged(format!("{column} is missing"))
@@ -173,13 +173,13 @@ fn wrong_length(column: &str, length: usize) -> StoreError {
     damaged(format!("{column} has {length} bytes"))
 }
 
-/// Returns the error for something stored that cannot be read.
+/// Returns the error for a stored value that cannot be read.
 #[cold]
 pub fn damaged(error: impl Display) -> StoreError {
     StoreError::Damaged(error.to_string())
 }
 
-/// Returns the error for a key that names no row.
+/// Returns the error for a key without a row.
 #[cold]
 pub fn missing(what: &str, key: i64) -> StoreError {
     damaged(format!("{what} {key} is missing"))

@@ -1,7 +1,7 @@
-//! What a backend can do beside the two doors: questions in SQL, figures, checks of its own.
+//! The operations of a backend in addition to reads and writes: queries in SQL, figures, checks of its own.
 //!
-//! The command line, `verify` and removal work on any [`Database`]; what needs a file looks behind
-//! [`Database::as_any`] for its backend.
+//! The command line, `verify` and removal work on any [`Database`]; code that needs a file finds its backend
+//! with [`Database::as_any`].
 
 use std::any::Any;
 
@@ -21,13 +21,13 @@ pub type ScanWork<'a> = Box<dyn FnOnce(&dyn StoreScan) -> StoreResult<()> + 'a>;
 /// The work of a step of a recount: called once with the transaction.
 pub type RecountWork<'a> = Box<dyn FnOnce(&mut dyn StoreRecount) -> StoreResult<()> + 'a>;
 
-/// A database of sessions that can be asked in SQL.
+/// A database of sessions that can be queried in SQL.
 ///
 /// ```
 /// use loopstore::extend::QueryLimits;
 /// use loopstore::{Database, SqliteStore};
 ///
-/// /// How many messages there are, wherever they lie.
+/// /// Returns the number of messages in any database.
 /// fn messages(store: &dyn Database) -> Result<i64, loopstore::StoreError> {
 ///     let sql = "SELECT count(*) AS n FROM v_messages";
 ///     let found = store.query_within(sql, QueryLimits::default())?;
@@ -38,10 +38,10 @@ pub type RecountWork<'a> = Box<dyn FnOnce(&mut dyn StoreRecount) -> StoreResult<
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Database: SessionStore {
-    /// Returns where it is, without user and password.
+    /// Returns the path or the address of the database, without user and password.
     fn place(&self) -> String;
 
-    /// Returns the backend for those who know its type, if it lends itself to that.
+    /// Returns the backend for callers that know its type, if the backend allows that.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
@@ -49,11 +49,11 @@ pub trait Database: SessionStore {
     /// Runs one query that can only read, within limits, and returns its rows.
     ///
     /// # Errors
-    /// If the query is no single reading statement, takes too long, or the backend refuses it.
+    /// If the query is not a single reading statement, takes too long, or the backend fails.
     fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows>;
 
-    /// Returns the rows of `v_sessions` that are asked for, last active first, with title and prompt also
-    /// of what is archived.
+    /// Returns the rows of `v_sessions` that match a filter, last active first, with title and prompt also of
+    /// archived messages.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -62,14 +62,14 @@ pub trait Database: SessionStore {
         Ok(rows.into_iter().map(|(_, row)| row).collect())
     }
 
-    /// Returns the same rows, each with the place where the list goes on behind it.
+    /// Returns the same rows, each with the cursor right after it.
     ///
     /// # Errors
     /// If the database cannot be read.
     fn listed_sessions(&self, filter: &SessionFilter) -> StoreResult<Vec<(SessionCursor, Record)>>;
 
     /// Returns the rows of `v_compaction_runs`, newest first, each with its undos and redos as
-    /// `flips`: of one session or of all.
+    /// `flips`: of one session, or of all if `None`.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -78,7 +78,7 @@ pub trait Database: SessionStore {
     /// Returns a session with its loops and blocks.
     ///
     /// # Errors
-    /// If the session is not there, or the database cannot be read.
+    /// If the session does not exist, or the database cannot be read.
     fn session_view(&self, session: &SessionId) -> StoreResult<SessionView>;
 
     /// Returns the rows of `v_receipts`, oldest first.
@@ -96,51 +96,51 @@ pub trait Database: SessionStore {
     /// If the database cannot be read.
     fn stats(&self) -> StoreResult<Stats>;
 
-    /// Runs `work` on one snapshot in which every row can be looked at.
+    /// Runs `work` on one snapshot in which every row can be read.
     ///
     /// # Errors
-    /// What `work` returns, or the backend's own failure.
+    /// If `work` or the backend fails.
     fn scan(&self, work: ScanWork<'_>) -> StoreResult<()>;
 
     /// Runs `work` in a write transaction in which content can be removed.
     ///
     /// # Errors
-    /// What `work` returns, or the backend's own failure; then nothing was removed.
+    /// If `work` or the backend fails; then nothing was removed.
     fn removing(&self, work: WriteWork<'_>) -> StoreResult<()>;
 
-    /// Runs `work` in a write transaction in which tokens can be counted anew, also with another counter
-    /// than that of the database: `recount` of each backend opens one so.
+    /// Runs `work` in a write transaction in which tokens can be recounted, also with another counter than
+    /// that of the database: `recount` of each backend opens the database so.
     ///
     /// # Errors
-    /// What `work` returns, or the backend's own failure; then nothing was changed.
+    /// If `work` or the backend fails; then nothing was changed.
     fn recounting(&self, work: RecountWork<'_>) -> StoreResult<()>;
 
-    /// Takes what was removed out of the files too, as far as the backend can.
+    /// Removes the bytes of removed content from the files too, as far as the backend can.
     ///
     /// # Errors
-    /// If the backend refuses; it can be tried again.
+    /// If the backend fails; the call can be repeated.
     fn scrub(&self) -> StoreResult<Scrubbed>;
 
-    /// Returns what the backend's own checks find.
+    /// Returns the findings of the backend's own checks.
     ///
     /// # Errors
     /// If the database cannot be read at all.
     fn integrity_problems(&self) -> StoreResult<Vec<String>>;
 
-    /// Returns which tables, triggers and views are not those of this format.
+    /// Returns the tables, triggers and views that are not those of this format.
     ///
     /// # Errors
     /// If the database cannot be read at all.
     fn schema_problems(&self) -> StoreResult<Vec<String>>;
 
-    /// Returns what is wrong with the search index.
+    /// Returns the problems of the search index.
     ///
     /// # Errors
     /// If the database cannot be read at all.
     fn index_problems(&self) -> StoreResult<Vec<String>>;
 }
 
-/// Runs `work` on one snapshot of `store` in which every row can be looked at.
+/// Runs `work` on one snapshot of `store` in which every row can be read.
 pub fn scan<T>(
     store: &dyn Database,
     work: impl FnOnce(&dyn StoreScan) -> StoreResult<T>,

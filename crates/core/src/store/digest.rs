@@ -1,4 +1,4 @@
-//! Digests of runs, flips, pins, blocks, manifests and notes of imports, so that `verify` finds a changed bit in any of them.
+//! Digests of runs, flips, pins, blocks, manifests and notes of imports: `verify` finds a changed bit in any row.
 //!
 //! Each is SHA-256 over the fields in the order of the table, each with its length. Token counts of
 //! a block are left out: they depend on the counter, and a recount rewrites them. They follow from
@@ -123,7 +123,7 @@ pub fn pin(row: &PinRow) -> [u8; 32] {
     fields.finish()
 }
 
-/// Returns the digest of what hid a session, or brought it back.
+/// Returns the digest of a hide.
 pub fn hide(row: &HideRow) -> [u8; 32] {
     let mut fields = FieldDigest::new("hide");
     fields.count(u64::from(row.hidden));

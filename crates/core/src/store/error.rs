@@ -1,26 +1,26 @@
-//! What can go wrong, by what the caller can do about it.
+//! The errors of a store, divided by what the caller can do about them.
 
 use std::path::PathBuf;
 
 /// The driver's own error, behind `source()`.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a database could not be opened.
+/// An error on opening a database.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file or its folder is not there.
+    /// The file or its folder does not exist.
     #[error("{path}: there is no database here")]
     Missing {
         /// The file.
         path: PathBuf,
     },
-    /// The file is something else.
+    /// The file is not a loopstore database.
     #[error("{path}: this is not a loopstore database")]
     NotADatabase {
         /// The file.
         path: PathBuf,
     },
-    /// It was to be opened for writing, and its file or its folder can only be read.
+    /// The database was to be opened for writing, and its file or its folder is read-only.
     #[error("{path}: the database can only be read here: its file or its folder is read-only")]
     ReadOnly {
         /// The file.
@@ -32,7 +32,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is encrypted, or no database; no key was given.
+    /// The file is encrypted, or not a database; no key was given.
     #[error("{path}: this is an encrypted database, or none at all; a key is needed to tell")]
     KeyMissing {
         /// The file.
@@ -55,7 +55,7 @@ pub enum OpenError {
         /// The file that it leads to.
         to: PathBuf,
     },
-    /// A later version wrote it.
+    /// The file was written by a later version.
     #[error(
         "{path}: written by a newer loopstore (format {found}; this program reads up to {known}); \
          use that version or a later one"
@@ -68,7 +68,7 @@ pub enum OpenError {
         /// The newest format that this program knows.
         known: i64,
     },
-    /// An earlier version wrote it, and it is to be opened for reading only.
+    /// The file was written by an earlier version, and is to be opened for reading only.
     #[error(
         "{path}: written by an older loopstore (format {found}, now {known}); open it once for \
          writing to upgrade it"
@@ -81,7 +81,7 @@ pub enum OpenError {
         /// The format of this program.
         known: i64,
     },
-    /// A version that was never released wrote it, in a format that is no longer read.
+    /// The file was written by a version that was never released, in a format that is no longer read.
     #[error(
         "{path}: written by a loopstore that was never released, in a format that is no longer read; \
          export its sessions with the program that wrote it and import them into a new database"
@@ -95,11 +95,11 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The findings, as text.
         detail: String,
     },
-    /// Triggers, indexes or references that are not of the store are on the tables of a file that is to be
-    /// upgraded, or another object in place of a table that opening reads.
+    /// The file is to be upgraded, and its tables have triggers, indexes or references that are not part of the
+    /// store, or another object is in place of a table that opening reads.
     #[error(
         "{path}: the schema of the database has objects that are not part of it: {objects}; drop them, or \
          copy the record into a new database, then try again"
@@ -107,7 +107,7 @@ pub enum OpenError {
     ForeignSchema {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The findings, as text.
         objects: String,
     },
     /// The file is on a network file system, where SQLite's locks cannot be trusted.
@@ -131,13 +131,13 @@ pub enum OpenError {
         /// The counter it was to be opened with.
         given: String,
     },
-    /// A recount was cut off, or is still at work: some counts are new and some are old.
+    /// A recount was interrupted, or is still running: some counts are new and some are old.
     #[error("a recount with `{to}` was interrupted and must be finished first")]
     Recounting {
-        /// The counter that it counts with.
+        /// The counter of the recount.
         to: String,
     },
-    /// It is to be read in a folder that cannot be written, and not all of it is in the file.
+    /// The database is to be read in a folder that cannot be written, and a part of it is only in the log.
     #[error(
         "{path}: the write-ahead log holds changes that are not in the file yet, and reading them \
          needs a writable folder; copy the file together with its `-wal` and open the copy"
@@ -152,7 +152,7 @@ pub enum OpenError {
     /// The address of a database server cannot be read.
     #[error("invalid database address: {detail}; expected postgres://USER:PASSWORD@HOST:5432/NAME")]
     Address {
-        /// What is wrong, without the values in it.
+        /// The fault in the address, without the values in it.
         detail: String,
     },
     /// The server cannot be reached.
@@ -162,17 +162,17 @@ pub enum OpenError {
     Unreachable {
         /// Hosts and name, without user and password.
         place: String,
-        /// What the connection said.
+        /// The error of the connection.
         detail: String,
     },
-    /// The server does not let this user in.
+    /// The server refused this user.
     #[error(
         "{place}: the server refused this user ({detail}); check user, password and pg_hba.conf"
     )]
     Refused {
         /// Hosts and name.
         place: String,
-        /// What the server said.
+        /// The message of the server.
         detail: String,
     },
     /// The server has no such database.
@@ -188,7 +188,7 @@ pub enum OpenError {
         place: String,
         /// Its version.
         found: i64,
-        /// The oldest that will do.
+        /// The oldest supported version.
         oldest: i64,
     },
     /// The database keeps tenants apart, and row-level security does not hold for this role.
@@ -208,7 +208,7 @@ pub enum OpenError {
     Undistributed {
         /// Hosts and name.
         place: String,
-        /// What was found instead.
+        /// The state of the tables that was found.
         detail: String,
     },
     /// The server is a worker of a Citus cluster.
@@ -217,26 +217,26 @@ pub enum OpenError {
         /// Hosts and name.
         place: String,
     },
-    /// The server refuses what opening needs.
+    /// The server refuses a statement that opening needs.
     #[error("{place}: cannot open the database: {detail}")]
     Server {
         /// Hosts and name.
         place: String,
-        /// What the server said.
+        /// The message of the server.
         detail: String,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("{path}: cannot open the database: {cause}")]
     Other {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the driver or the system.
         #[source]
         cause: Cause,
     },
 }
 
-/// Why a store could not do what it was asked.
+/// An error of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another writer held the database longer than the busy timeout.
@@ -254,7 +254,7 @@ pub enum StoreError {
     /// There is no compaction that could be undone or redone.
     #[error("there is no {what}")]
     NoCompaction {
-        /// What was looked for.
+        /// The thing that was looked for, with its state.
         what: &'static str,
         /// The loop whose chain was searched.
         loop_id: String,
@@ -262,13 +262,13 @@ pub enum StoreError {
     /// There is no such blob.
     #[error("no blob `{0}`; `payload` in the view v_messages names the blobs of a message")]
     NoBlob(String),
-    /// The session is there already.
+    /// The session exists already.
     #[error("session `{0}` already exists")]
     SessionExists(String),
-    /// The loop is there already.
+    /// The loop exists already.
     #[error("loop `{0}` already exists in this session")]
     LoopExists(String),
-    /// An append key of the session stands for other messages.
+    /// An append key of the session belongs to other messages.
     #[error("{}", key_taken(key, loop_id, seqs))]
     KeyTaken {
         /// The key.
@@ -278,33 +278,33 @@ pub enum StoreError {
         /// Their sequences in that loop.
         seqs: std::ops::Range<u32>,
     },
-    /// An id that fits several.
+    /// An abbreviated id that matches several ids.
     #[error("`{given}` matches {count} ids: {}; give more characters", listed(ids, *count))]
     Ambiguous {
-        /// What was given.
+        /// The abbreviated id.
         given: String,
-        /// How many ids begin with it.
+        /// The number of ids that begin with it.
         count: usize,
-        /// A few of them.
+        /// A few of these ids.
         ids: Vec<String>,
     },
     /// The request itself is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// A commit found that another run had come first.
+    /// Another run of this chain was committed first.
     #[error("another compaction of this chain was committed first; rebuild the context and retry")]
     Conflict,
-    /// Somebody else drives the loop.
+    /// Another driver holds the lease of the loop.
     #[error("loop `{loop_id}` is leased by `{owner}` until {until}")]
     LeaseHeld {
         /// The loop.
         loop_id: String,
-        /// Who.
+        /// The holder of the lease.
         owner: String,
         /// When its lease ends if it is not renewed, as ISO-8601 text.
         until: String,
     },
-    /// The writer no longer drives the loop; nothing of this write was kept.
+    /// The writer no longer holds the lease of the loop; nothing of this write was kept.
     #[error(
         "the lease of loop `{loop_id}` (token {token}) was lost{}; rebuild the context before \
          continuing",
@@ -313,29 +313,28 @@ pub enum StoreError {
     LeaseLost {
         /// The loop.
         loop_id: String,
-        /// The token that no longer counts.
+        /// The token that is no longer valid.
         token: i64,
-        /// Who drives it now, if anybody.
+        /// The present holder of the lease, if there is one.
         to: Option<String>,
     },
-    /// The database holds something it cannot hold.
+    /// The database contains something that the store never writes.
     #[error("the database is damaged: {0}")]
     Damaged(String),
-    /// Triggers, indexes or references that are not of the store are on its tables, or other objects stand in
-    /// place of its own; they could copy, change or block what is written. Of a read: it did not end in time.
+    /// The tables have triggers, indexes or references that are not part of the store, or other objects are in
+    /// place of its own; they could copy, change or block a write. A read fails with it if it did not end in time.
     #[error(
         "the schema of the database has objects that are not part of it: {0}; nothing was written; drop \
          them, or copy the record into a new database, then try again"
     )]
     ForeignSchema(String),
-    /// The index of messages is damaged; what is recorded is not.
+    /// The index of messages is damaged; the record is not.
     #[error("the search index is damaged ({0}); rebuild it")]
     IndexDamaged(String),
     /// The database is read-only.
     #[error("the database is read-only")]
     ReadOnly,
-    /// The file or its log was deleted, moved or replaced by another since it was opened, or written
-    /// where that seemed impossible.
+    /// The file or its log was deleted, moved, replaced or rewritten by another program since it was opened.
     #[error(
         "the database files were deleted, moved, replaced or rewritten since they were opened; open \
          the database again"
@@ -344,9 +343,9 @@ pub enum StoreError {
     /// The disk is full.
     #[error("the disk is full; nothing was written")]
     Full,
-    /// The files cannot be reached, or the disk failed. What was to be written is not there for this
-    /// store, and writing may be tried again; only if the disk failed at the very end of a commit
-    /// *and* the process is then killed may the write be there after all, whole.
+    /// The files cannot be reached, or the disk failed. This store does not see the write, and it may be
+    /// tried again; only if the disk failed at the very end of a commit *and* the process is then killed
+    /// can the write have been stored after all, whole.
     #[error("cannot read or write the database files: {0}")]
     Io(#[source] Cause),
     /// The server cannot be reached, or the connection to it broke; nothing of a write was kept.
@@ -355,13 +354,13 @@ pub enum StoreError {
          server is back"
     )]
     Connection(#[source] Cause),
-    /// The connection broke, or the disk failed, while a write was being committed. It may be there, whole.
+    /// The connection broke, or the disk failed, while a write was being committed. The write may be stored, whole.
     #[error(
         "the database did not confirm the commit ({0}); check whether it was applied before \
          retrying"
     )]
     Unconfirmed(#[source] Cause),
-    /// Other writers came between; the database asks to run the transaction again.
+    /// Concurrent writes conflict with the transaction; it has to be run again.
     #[error("conflicting concurrent writes; nothing was written, try again")]
     SerializationFailure,
     /// A statement took longer than the server allows.
@@ -370,7 +369,7 @@ pub enum StoreError {
          written"
     )]
     TimedOut,
-    /// The server did not answer a statement for so long, and its connection was given up.
+    /// The server did not answer a statement for this long, and the connection was closed.
     #[error(
         "the server did not answer for {} s and the connection was closed; nothing was \
          written: check the server, then try again",
@@ -383,7 +382,7 @@ pub enum StoreError {
          more"
     )]
     PoolTimeout(usize),
-    /// Anything else.
+    /// Any other error.
     #[error("database error: {0}")]
     Other(#[source] Cause),
 }
@@ -396,14 +395,14 @@ fn taken(to: &Option<String>) -> String {
         .map_or_else(String::new, |owner| format!(" to `{owner}`"))
 }
 
-/// Lists ids for people, and tells that there are more.
+/// Lists ids for people, with an ellipsis if there are more.
 fn listed(ids: &[String], count: usize) -> String {
     let quoted: Vec<String> = ids.iter().map(|id| format!("`{id}`")).collect();
     let more = if count > ids.len() { ", …" } else { "" };
     quoted.join(", ") + more
 }
 
-/// Describes the append that has a key already.
+/// Describes the append that a key belongs to.
 pub fn key_taken(key: &str, loop_id: &str, seqs: &std::ops::Range<u32>) -> String {
     let first = match seqs.len() {
         0 => "an append without messages".to_owned(),

@@ -1,8 +1,8 @@
 //! The turns and events that a source recorded, without second copies of messages.
 //!
-//! A source tells of each turn and event with whole messages in it. Such a copy is stored as
+//! A source records each turn and event with whole messages in it. Such a copy is stored as
 //! `{"$seq":n}`, where n is the message's sequence in its loop. An object of the source that looks
-//! like this gets one more `$` in its key, and loses it again on the way out.
+//! like this gets one more `$` in its key, which is removed again on reading.
 
 use sha2::{Digest as _, Sha256};
 
@@ -14,7 +14,7 @@ use crate::model::Json;
 /// `find` returns the sequence of the message with a [`history_fingerprint`].
 ///
 /// # Errors
-/// If `history` is no JSON or nests too deeply.
+/// If `history` is not JSON or nests too deeply.
 pub fn shorten_history(
     history: &str,
     find: &dyn Fn(&[u8; 32]) -> Option<u32>,
@@ -25,10 +25,10 @@ pub fn shorten_history(
     Ok(out)
 }
 
-/// Puts the messages back; `message` returns the one with a sequence.
+/// Restores the messages; `message` returns the message with a sequence.
 ///
 /// # Errors
-/// What `message` returns; or if `history` is damaged.
+/// If `message` fails, or `history` is damaged.
 pub fn restore_history(
     history: &str,
     message: &mut dyn FnMut(u32) -> StoreResult<Json>,
@@ -81,15 +81,15 @@ impl<'a> HistoryNode<'a> {
     }
 }
 
-/// Whether an object can be a message: it has a role, and no key twice.
+/// True if an object can be a message: it has a role, and no key twice.
 fn may_be_message(fields: &[(&str, HistoryNode<'_>)]) -> bool {
     let mut keys: Vec<&str> = fields.iter().map(|(key, _)| *key).collect();
     keys.sort_unstable();
     keys.binary_search(&"\"role\"").is_ok() && keys.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// Returns how many `$` stand before `seq` if the object has just this key.
-fn marks(fields: &[(&str, HistoryNode<'_>)]) -> Option<usize> {
+/// Returns the number of `$` before `seq`, if the object has just this key.
+fn count_marks(fields: &[(&str, HistoryNode<'_>)]) -> Option<usize> {
     let [(key, _)] = fields else { return None };
     let dollars = key.strip_prefix('"')?.strip_suffix("seq\"")?;
     let only = !dollars.is_empty() && dollars.bytes().all(|byte| byte == b'$');
@@ -106,7 +106,7 @@ fn shorten(node: &HistoryNode<'_>, find: &dyn Fn(&[u8; 32]) -> Option<u32>, out:
             let seq = may_be_message(fields)
                 .then(|| find(&node.fingerprint()))
                 .flatten();
-            match (seq, marks(fields)) {
+            match (seq, count_marks(fields)) {
                 (Some(seq), _) => out.push_str(&format!("{{\"$seq\":{seq}}}")),
                 (None, Some(dollars)) => write_marked(out, dollars + 1, |out| {
                     shorten(&fields[0].1, find, out);
@@ -133,7 +133,7 @@ fn restore(
     match node {
         HistoryNode::Scalar(text) => out.push_str(text),
         HistoryNode::Array(values) => write_list(out, values, inner),
-        HistoryNode::Object(fields) => match marks(fields) {
+        HistoryNode::Object(fields) => match count_marks(fields) {
             Some(1) => {
                 out.push_str(message(reference(&fields[0].1)?)?.as_str());
             }
@@ -215,7 +215,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads what stands between brackets.
+    /// Reads the items between brackets.
     fn items<T>(&mut self, close: u8, mut item: impl FnMut(&mut Self) -> T) -> Vec<T> {
         let mut items = Vec::new();
         self.at += 1;

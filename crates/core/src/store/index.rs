@@ -1,7 +1,7 @@
-//! What an index of messages is asked and told, as plain values.
+//! The requests and results of an index of messages, as plain values.
 //!
-//! An index knows words, never text: `words` splits both what is stored and what is asked,
-//! so that every backend finds the same. A word holds no white space.
+//! An index contains words, never text: `words` splits both the stored text and the query,
+//! so that every backend finds the same. A word contains no white space.
 
 use std::ops::Range;
 
@@ -9,17 +9,17 @@ use super::rows::{LoopKey, SessionKey};
 use super::{StoreError, StoreResult, StoreWrite, Tick};
 use crate::model::{Author, Role};
 
-/// Words that follow each other.
+/// A phrase: consecutive words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phrase {
     /// The words; never empty.
     pub words: Vec<String>,
-    /// Whether the last may be the beginning of a word.
+    /// True if the last word may be the beginning of a word.
     pub is_prefix: bool,
 }
 
 impl Phrase {
-    /// Returns whole words that follow each other.
+    /// Returns a phrase of whole words.
     pub fn of(words: Vec<String>) -> Self {
         Self {
             words,
@@ -28,10 +28,10 @@ impl Phrase {
     }
 }
 
-/// Which words a message must hold.
+/// The words that a message must contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexQuery {
-    /// Of each of these lists one phrase at least.
+    /// Lists of phrases; a message contains at least one phrase of each list.
     pub all: Vec<Vec<Phrase>>,
 }
 
@@ -51,25 +51,25 @@ impl IndexQuery {
 /// Which messages are looked at; what is `None` does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexFilter {
-    /// Only those of these sessions.
+    /// The sessions of the messages.
     pub sessions: Option<Vec<SessionKey>>,
-    /// Only those of this role.
+    /// The role of the messages.
     pub role: Option<Role>,
-    /// Only calls of this tool and its results.
+    /// The tool: only its calls and their results.
     pub tool: Option<String>,
-    /// Not before this time, in milliseconds since the epoch.
+    /// The earliest time, in milliseconds since the epoch.
     pub since: Option<i64>,
-    /// Not after this time.
+    /// The latest time.
     pub until: Option<i64>,
 }
 
-/// A message as the index takes it.
+/// A message as it is added to the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexEntry {
     /// Its sequence.
     pub seq: u32,
-    /// Its words in order, a space between, and behind them the forms that they are also found by; empty
-    /// if it has none.
+    /// Its words in order, separated by spaces, then the other forms that they are found by; empty if it
+    /// has none.
     pub words: String,
     /// The tools that it calls or answers for.
     pub tools: Vec<String>,
@@ -111,45 +111,45 @@ pub struct Match {
     pub turn: Option<u32>,
     /// Its role.
     pub role: Role,
-    /// Whose words it is.
+    /// The author of its words.
     pub author: Author,
     /// Its size in bytes.
     pub bytes: u64,
-    /// When it was appended.
+    /// The tick of its append.
     pub tick: Tick,
 }
 
-/// How far an index is.
+/// The progress of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexState {
-    /// Messages that it has taken in.
+    /// Messages in the index.
     pub indexed: u64,
     /// Messages in the store, extensions included.
     pub total: u64,
 }
 
 impl Match {
-    /// Returns by what the newer one is told: in a session by tick and sequence, else the session that was
-    /// stored later.
+    /// Returns the key to sort hits by age: within a session by tick and sequence, else the session that
+    /// was stored later is newer.
     pub fn age(&self) -> (SessionKey, Tick, LoopKey, u32) {
         (self.session, self.tick, self.loop_key, self.seq)
     }
 }
 
-/// Takes the messages of a loop out of the index, those from `from` on. Whoever removes what
-/// messages say must call this in the same transaction: an index still holds their words. What is
-/// left is indexed again as it then stands; an index may be thrown away whole for that.
+/// Removes the messages of a loop from the index, from `from` on. A transaction that removes the
+/// content of messages must call this, as the index still contains their words. The remaining messages are
+/// indexed again with their new content; a backend may drop the whole index for that.
 ///
 /// # Errors
-/// If the store refuses, or the index is damaged.
+/// If the store fails, or the index is damaged.
 pub fn remove_loop(write: &mut dyn StoreWrite, loop_key: LoopKey, from: u32) -> StoreResult<()> {
     write.unindex(loop_key, from)
 }
 
-/// Takes all messages of a session out of the index, as [`remove_loop`] does.
+/// Removes all messages of a session from the index, as [`remove_loop`] does.
 ///
 /// # Errors
-/// If the store refuses, or the index is damaged.
+/// If the store fails, or the index is damaged.
 pub fn remove_session(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<()> {
     for row in write.loops(session)? {
         write.unindex(row.key, 0)?;

@@ -2,13 +2,13 @@
 
 use zeroize::{Zeroize, Zeroizing};
 
-/// A longer key than this is a mistake: a file given for it, say.
+/// A longer key than this is a mistake, for example a file with something else.
 const MAX_BYTES: usize = 1024;
 
-/// The key of an encrypted database (feature `sqlcipher`). It is wiped from memory when it goes, and
-/// its `Debug` shows nothing of it.
+/// The key of an encrypted database (feature `sqlcipher`). The key is wiped from memory when it is
+/// dropped, and its `Debug` shows nothing of it.
 ///
-/// 64 hexadecimal digits are a key of 256 bits and are used as they are. Anything else is a passphrase:
+/// 64 hexadecimal digits are a key of 256 bits and are used unchanged. Any other text is a passphrase:
 /// SQLCipher derives the key from it, which takes about a tenth of a second for each connection.
 ///
 /// ```
@@ -23,25 +23,25 @@ const MAX_BYTES: usize = 1024;
 #[derive(Clone)]
 pub struct Key(Zeroizing<String>);
 
-/// Why something cannot be a key.
+/// An error on parsing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// There is nothing.
+    /// The text is empty.
     #[error("the key is empty")]
     Empty,
-    /// More than a key can be.
+    /// The text is longer than a key can be.
     #[error("a key has at most {MAX_BYTES} bytes")]
     TooLong,
-    /// It is no text, or holds a NUL.
+    /// The bytes are not text, or contain a NUL.
     #[error("the key is not valid text; use 32 random bytes as 64 hexadecimal digits")]
     NotText,
 }
 
 impl Key {
-    /// Takes the text of a key. One end of line is not part of it.
+    /// Parses the text of a key. One final line break is not part of it.
     ///
     /// # Errors
-    /// If it is empty, too long or no text.
+    /// If the bytes are empty, too long or not text.
     pub fn parse(mut bytes: Vec<u8>) -> Result<Self, KeyError> {
         let given = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         let given = given.strip_suffix(b"\r").unwrap_or(given);
@@ -50,7 +50,7 @@ impl Key {
         made
     }
 
-    /// Takes the 256 bits themselves.
+    /// Returns the key with these 256 bits.
     #[must_use]
     pub fn raw(bytes: &[u8; 32]) -> Self {
         let mut digits = Zeroizing::new(String::with_capacity(64));
@@ -75,10 +75,10 @@ impl Key {
         }
     }
 
-    /// Returns the key as a literal of SQL in the form that SQLCipher takes.
+    /// Returns the key as a literal of SQL in the form that SQLCipher expects.
     pub fn literal(&self) -> Zeroizing<String> {
         let text = self.0.as_str();
-        // Room for all of it at once: a text that grows leaves copies behind.
+        // Allocated at full size: a text that grows leaves copies in memory.
         let mut literal = Zeroizing::new(String::with_capacity(2 * text.len() + 8));
         if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             literal.push_str("\"x'");

@@ -1,19 +1,18 @@
 //! One driver per loop: leases with a fencing token.
 //!
-//! A lease names its holder, and ends at a time by the wall clock unless it is renewed. Each taking
-//! raises its token, and every write of a holder compares the token within the transaction: who
-//! was overtaken cannot write, whatever its own clock says.
+//! A lease names its holder, and ends at a time by the wall clock unless it is renewed. Each acquisition
+//! raises the token, and every write of a holder compares the token within the transaction: a holder
+//! that lost its lease cannot write, whatever its own clock shows.
 //!
-//! **When the holder dies.** A backend may know which holders live ([`LeaseGuard`](super::LeaseGuard)): SQLite does where its
-//! file lies on a local file system of Linux. A lease then ends with its holder, whatever time it has left.
+//! **When the holder dies.** A backend may know which holders live ([`LeaseGuard`](super::LeaseGuard)): SQLite does if its
+//! file is on a local file system of Linux. A lease then ends with its holder, whatever time it has left.
 //! Elsewhere its time decides.
 //!
 //! **When the clock goes back.** A lease ends when the clock reaches `expires_at`, so that a clock
-//! that goes back never frees it early. So that it is not held for ever either: who finds
-//! `renewed_at` in the future knows that the clock went back, and counts the lease anew from now. A
-//! holder that died is then overtaken at most one term after somebody first asked; one that lives
-//! renews as before. A clock that goes forward may free a lease early; the token then keeps the
-//! old holder from writing.
+//! that goes back never frees it early. So that the lease is not held for ever either, a request that
+//! finds `renewed_at` in the future restarts the term of the lease from now. The lease of a dead holder is
+//! then free at most one term after the first request; a live holder renews as before. A clock that goes
+//! forward may free a lease early; the token then keeps the old holder from writing.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -28,9 +27,9 @@ use crate::model::Time;
 pub struct LeaseRow {
     /// The loop.
     pub loop_key: LoopKey,
-    /// Who holds or held it.
+    /// The present or last holder.
     pub owner: String,
-    /// Raised with each taking.
+    /// The fencing token, raised with each acquisition.
     pub token: i64,
     /// Its term in milliseconds.
     pub ttl: i64,
@@ -38,22 +37,22 @@ pub struct LeaseRow {
     pub renewed_at: i64,
     /// Milliseconds since the epoch.
     pub expires_at: i64,
-    /// Whether it was let go or taken away.
+    /// True if the lease was released or revoked.
     pub released: bool,
 }
 
 impl LeaseRow {
-    /// Whether its time has not ended at `now`, and nobody let it go before.
+    /// True if the lease has not expired at `now` and was not released.
     pub fn is_unexpired(&self, now: i64) -> bool {
         !self.released && now < self.expires_at
     }
 }
 
-/// Shows, as long as it or a clone of it is there, that the holder of a lease lives.
+/// A guard that marks the holder of a lease as alive until the last clone is dropped.
 pub type LeaseGuard = Arc<dyn Any + Send + Sync>;
 
-/// What a driver shows when it writes. Where the backend can tell that a holder is gone, it is when the
-/// last clone of this is dropped.
+/// The proof that a driver holds the lease of a loop, given with each write. Where the backend knows which
+/// holders live, the lease ends when the last clone of this value is dropped.
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub(crate) loop_key: LoopKey,
@@ -65,7 +64,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Returns who holds it.
+    /// Returns the holder.
     pub fn owner(&self) -> &str {
         &self.owner
     }
@@ -75,34 +74,34 @@ impl Lease {
         self.token
     }
 
-    /// Whether nobody held the lease of its loop before.
+    /// True if the loop was never leased before.
     #[doc(hidden)]
     pub fn is_first(&self) -> bool {
         self.token == 1
     }
 
-    /// Returns who held it before and did not let it go: its time had ended, or it was gone.
+    /// Returns the former holder, if the lease was not released: it expired, or its holder died.
     pub fn taken_over_from(&self) -> Option<&str> {
         self.taken_over_from.as_deref()
     }
 }
 
-/// What came of taking a lease.
+/// The result of acquiring a lease.
 #[derive(Debug)]
 #[must_use = "a lease ends with its holder: when it is dropped"]
 pub enum Acquire {
-    /// It was free or had ended.
+    /// The lease was free or had ended.
     Acquired(Lease),
-    /// Somebody holds it. The transaction must commit all the same: a lease from a clock that went
-    /// back was counted anew.
+    /// Another driver holds the lease. The transaction must commit all the same: it may have restarted the
+    /// term of a lease after the clock went back.
     Held(StoreError),
 }
 
-/// Takes the lease of a loop for `ttl` milliseconds, if nobody holds it: nobody took it, its holder let it
-/// go or is gone, or its time has ended.
+/// Acquires the lease of a loop for `ttl` milliseconds, if it is free: it was never held, was released, its
+/// holder is gone, or its time has ended.
 ///
 /// # Errors
-/// If the store refuses.
+/// If the store fails.
 ///
 /// # Examples
 /// ```
@@ -158,7 +157,7 @@ pub fn acquire(
         owner: owner.to_owned(),
         token,
         ttl,
-        // Before anybody can see the lease: its holder would pass for dead.
+        // Before the lease is visible to others: its holder would pass for dead.
         _guard: write.guard_lease(loop_key, token)?,
         taken_over_from: before.filter(|row| !row.released).map(|row| row.owner),
     };
@@ -169,7 +168,7 @@ pub fn acquire(
 /// Checks within a write that the lease still holds, and renews it.
 ///
 /// # Errors
-/// [`StoreError::LeaseLost`] if somebody else took it, or it was taken away.
+/// [`StoreError::LeaseLost`] if another driver acquired it, or it was revoked.
 ///
 /// # Examples
 /// ```
@@ -215,7 +214,7 @@ pub fn keep(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResult<
     keep_row(write, lease, row.as_ref(), now)
 }
 
-/// Does the same for a lease that was read in this transaction.
+/// Checks and renews a lease as [`keep`] does, from a row that was read in this transaction.
 pub(super) fn keep_row(
     write: &mut dyn StoreWrite,
     lease: &Lease,
@@ -233,7 +232,7 @@ pub(super) fn keep_row(
     }
 }
 
-/// Lets a lease go.
+/// Releases a lease.
 ///
 /// # Errors
 /// As [`renew`].
@@ -246,10 +245,10 @@ pub fn release(write: &mut dyn StoreWrite, lease: &Lease, now: i64) -> StoreResu
     })
 }
 
-/// Takes a lease away from whoever holds it: its next write is refused.
+/// Revokes a lease: the next write of its holder fails.
 ///
 /// # Errors
-/// If the store refuses.
+/// If the store fails.
 pub fn revoke(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> {
     let Some(row) = write.lease(loop_key)? else {
         return Ok(());
@@ -261,17 +260,17 @@ pub fn revoke(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> 
     })
 }
 
-/// Lets a writer without a lease pass, if nobody drives the loop. A driver whose lease has ended is
-/// overtaken by it.
+/// Allows a write without a lease, if the loop is not leased. A driver whose lease has ended loses it
+/// thereby.
 ///
 /// # Errors
-/// [`StoreError::LeaseHeld`] if somebody drives the loop.
+/// [`StoreError::LeaseHeld`] if the loop is leased.
 pub fn ensure_unleased(write: &mut dyn StoreWrite, loop_key: LoopKey, now: i64) -> StoreResult<()> {
     let row = write.lease(loop_key)?;
     ensure_row_unleased(write, row.as_ref(), now)
 }
 
-/// Does the same for a loop whose lease was read in this transaction.
+/// Allows the write as [`ensure_unleased`] does, from a lease that was read in this transaction.
 pub(super) fn ensure_row_unleased(
     write: &mut dyn StoreWrite,
     lease: Option<&LeaseRow>,
@@ -285,10 +284,10 @@ pub(super) fn ensure_row_unleased(
     }
 }
 
-/// Returns the lease of a loop if somebody holds it at `now`.
+/// Returns the lease of a loop if it is held at `now`.
 ///
 /// # Errors
-/// If the store refuses.
+/// If the store fails.
 pub fn held(
     read: &(impl StoreRead + ?Sized),
     loop_key: LoopKey,
@@ -317,7 +316,7 @@ fn check(read: &dyn StoreRead, lease: &Lease, row: Option<&LeaseRow>) -> StoreRe
     }
 }
 
-/// Counts a lease anew from `now` if the clock stood later when it was renewed.
+/// Restarts the term of a lease from `now` if the clock was later when the lease was renewed.
 fn recounted(write: &mut dyn StoreWrite, row: &LeaseRow, now: i64) -> StoreResult<LeaseRow> {
     if row.renewed_at <= now {
         return Ok(row.clone());
@@ -331,10 +330,10 @@ fn recounted(write: &mut dyn StoreWrite, row: &LeaseRow, now: i64) -> StoreResul
     Ok(row)
 }
 
-/// Counts the lease of a loop anew if the clock went back since it was renewed.
+/// Restarts the term of a loop's lease if the clock went back since it was renewed.
 ///
 /// # Errors
-/// If the store refuses.
+/// If the store fails.
 pub fn recount(write: &mut dyn StoreWrite, loop_key: LoopKey, now: i64) -> StoreResult<()> {
     match held(write, loop_key, now)? {
         Some(row) => recounted(write, &row, now).map(drop),

@@ -1,6 +1,6 @@
-//! Lists of sessions and loops: rows of the views with what only the messages say.
+//! Lists of sessions and loops: rows of the views, with prompts and titles from the messages.
 //!
-//! A view shows no prompt of what is archived; these lists read it from the archive.
+//! A view has no prompt of archived messages; these lists read it from the archive.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,38 +15,38 @@ use super::rows::noted_events;
 use super::{LoopKey, SessionKey, SessionRow, StoreRead};
 use crate::model::{Json, SessionId, Time};
 
-/// How many sessions are read at a time.
+/// The number of sessions that are read at a time.
 const PAGE: usize = 256;
 
-/// Which sessions a list shows.
+/// The filter, the order and the page of a list of sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionFilter {
-    /// Only those of this importer.
+    /// The importer of the sessions.
     pub source: Option<String>,
-    /// Only those whose project has this text in it, in upper or lower case.
+    /// A text that the project contains, in upper or lower case.
     pub project: Option<String>,
-    /// Only those that have this text in title, prompt or id, in upper or lower case.
+    /// A text that the title, the prompt or the id contains, in upper or lower case.
     pub text: Option<String>,
-    /// Only those that were active then or later.
+    /// The earliest time at which a session was last active.
     pub since: Option<Time>,
-    /// Only those that are hidden, in place of the others.
+    /// True to list the hidden sessions in place of the others.
     pub hidden: bool,
-    /// Only those that stand behind this place: the next page of a list costs the same however far down it
+    /// The place after which the list begins: the next page of a list costs the same however far down it
     /// is.
     pub after: Option<SessionCursor>,
-    /// Without so many of these, the first ones: they are counted off, which takes longer the more they are.
+    /// The number of sessions to skip at the beginning: these are read, so that a larger offset takes longer.
     pub offset: usize,
-    /// Only the first of those.
+    /// The largest number of sessions to list.
     pub limit: Option<usize>,
 }
 
 impl SessionFilter {
-    /// Whether every row has to be looked at to know if it is one of those asked for.
+    /// True if the filter needs the columns of each row.
     fn looks_at_rows(&self) -> bool {
         self.project.is_some() || self.text.is_some() || self.since.is_some()
     }
 
-    /// Whether a row without its prompt may be one of those asked for.
+    /// True if a row may match before its prompt is read.
     fn may_take(&self, row: &Record) -> bool {
         let is_late = |since: &Time| {
             let last = row.text("last_active_at").map(Time::from_text);
@@ -57,7 +57,7 @@ impl SessionFilter {
             && self.since.as_ref().is_none_or(is_late)
     }
 
-    /// Whether a row with its prompt is one of those asked for.
+    /// True if a row with its prompt matches.
     fn takes(&self, row: &Record) -> bool {
         let columns = ["title", "prompt", "session_id"];
         let text = self.text.as_ref();
@@ -70,10 +70,10 @@ fn has(row: &Record, column: &str, part: &str) -> bool {
     text.is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
 }
 
-/// A place in the list of sessions: right behind one of them, where that stood when the place was taken.
+/// A place in the list of sessions: right after one of them, at its position when the cursor was made.
 ///
-/// What is active later moves to the top; a place stays, also when its session moves or goes. As text it
-/// can be handed to a client and read again.
+/// A session that is active later moves to the top; the cursor stays valid even if its session moves or is
+/// removed. As text, a cursor can be sent to a client and parsed again.
 ///
 /// ```
 /// use loopstore::{Message, SessionFilter, Store};
@@ -93,7 +93,7 @@ fn has(row: &Record, column: &str, part: &str) -> bool {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionCursor {
-    /// `None`: behind all that have a time.
+    /// The time of the session; `None`: after all sessions that have a time.
     #[doc(hidden)]
     pub last_active_at: Option<String>,
     #[doc(hidden)]
@@ -101,7 +101,7 @@ pub struct SessionCursor {
 }
 
 impl SessionCursor {
-    /// Behind all sessions that have a time.
+    /// The cursor after all sessions that have a time.
     #[doc(hidden)]
     pub const UNTIMED: Self = Self {
         last_active_at: None,
@@ -115,7 +115,7 @@ impl SessionCursor {
         }
     }
 
-    /// Returns the place right behind a session as it stands now; `None` if it is not there.
+    /// Returns the cursor right after a session at its present position; `None` if there is no such session.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -141,7 +141,7 @@ impl FromStr for SessionCursor {
             Some((key, time)) => (key, Some(time.to_owned())),
             None => (text, None),
         };
-        // No text that a database holds has a zero byte in front of what it is compared with.
+        // No stored text has a zero byte before the part that is compared.
         let is_time = time.as_ref().is_none_or(|time| !time.contains('\0'));
         match key.parse() {
             Ok(key) if is_time => Ok(Self {
@@ -155,7 +155,7 @@ impl FromStr for SessionCursor {
     }
 }
 
-/// A session of a list, without what only its messages say.
+/// A session of a list, without its prompt and title.
 pub struct ListedSession {
     /// The position right after the session.
     pub cursor: SessionCursor,
@@ -198,13 +198,13 @@ impl LoopSums {
     }
 }
 
-/// How a backend reads the list of sessions, last active first, of equal times the last created: those of a
-/// source that are hidden or are not, whatever else the filter says.
+/// The reads of a backend for the list of sessions, last active first, of equal times the last created. Only
+/// the source and the hidden flag of the filter apply.
 pub trait SessionList {
-    /// Returns the place behind the first `count` sessions; `None` if there are fewer.
+    /// Returns the cursor after the first `count` sessions; `None` if there are fewer.
     fn place(&self, filter: &SessionFilter, count: usize) -> StoreResult<Option<SessionCursor>>;
 
-    /// Returns the first `count` sessions behind a place. Behind one with a time come only those with a time.
+    /// Returns the first `count` sessions after a cursor; after a cursor with a time, only sessions with a time.
     fn page(
         &self,
         filter: &SessionFilter,
@@ -213,7 +213,7 @@ pub trait SessionList {
     ) -> StoreResult<Vec<ListedSession>>;
 }
 
-/// Lists the sessions that are asked for, with their prompts and titles.
+/// Lists the sessions that match a filter, with their prompts and titles.
 pub fn sessions<R: SessionList + StoreRead>(
     read: &R,
     filter: &SessionFilter,
@@ -239,7 +239,7 @@ pub fn sessions<R: SessionList + StoreRead>(
                 .filter(|place| place.last_active_at.is_some())
                 .map(|_| SessionCursor::UNTIMED),
         };
-        let mut rows = described(read, page, filter)?;
+        let mut rows = with_prompts(read, page, filter)?;
         let skipped = skip.min(rows.len());
         skip -= skipped;
         rows.drain(..skipped);
@@ -253,8 +253,8 @@ pub fn sessions<R: SessionList + StoreRead>(
     Ok(found)
 }
 
-/// Gives sessions their prompts and titles, and leaves those that are asked for.
-fn described(
+/// Adds prompts and titles to sessions, and removes those that do not match.
+fn with_prompts(
     read: &dyn StoreRead,
     mut page: Vec<ListedSession>,
     filter: &SessionFilter,
@@ -270,7 +270,7 @@ fn described(
     Ok(described.filter(|(_, row)| filter.takes(row)).collect())
 }
 
-/// Gives a session and its loops, in the order of their creation, their prompts, and the session its title.
+/// Adds the prompts of a session and of its loops, in the order of their creation, and the session's title.
 pub(super) fn session_and_loops(
     read: &dyn StoreRead,
     id: &SessionId,
@@ -307,7 +307,7 @@ fn text(text: Option<&String>) -> Json {
     text.map(|text| Json::string(text)).unwrap_or_default()
 }
 
-/// A session with its loops and what compactions made of them, as rows of the views.
+/// A session with its loops and their blocks, as rows of the views.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionView {
     /// The row of `v_sessions`.
@@ -317,7 +317,7 @@ pub struct SessionView {
     pub loops: Vec<(Record, Vec<Record>)>,
 }
 
-/// Puts the rows of a session together.
+/// Groups the rows of a session into a view.
 pub fn view_of(
     read: &dyn StoreRead,
     id: &SessionId,
@@ -338,7 +338,7 @@ pub fn view_of(
 }
 
 fn with_blocks(loops: Vec<Record>, blocks: Vec<Record>) -> Vec<(Record, Vec<Record>)> {
-    let mut by_loop = grouped(blocks, "loop_id");
+    let mut by_loop = group_by(blocks, "loop_id");
     let with_own = |row: Record| {
         let own = by_loop.remove(&row.text("loop_id")).unwrap_or_default();
         (row, own)
@@ -346,8 +346,8 @@ fn with_blocks(loops: Vec<Record>, blocks: Vec<Record>) -> Vec<(Record, Vec<Reco
     loops.into_iter().map(with_own).collect()
 }
 
-/// Puts rows together that have the same text in a column.
-fn grouped(rows: Vec<Record>, column: &str) -> HashMap<Option<String>, Vec<Record>> {
+/// Groups rows by the text in a column.
+fn group_by(rows: Vec<Record>, column: &str) -> HashMap<Option<String>, Vec<Record>> {
     let mut groups: HashMap<Option<String>, Vec<Record>> = HashMap::new();
     for row in rows {
         groups.entry(row.text(column)).or_default().push(row);
@@ -355,22 +355,21 @@ fn grouped(rows: Vec<Record>, column: &str) -> HashMap<Option<String>, Vec<Recor
     groups
 }
 
-/// Puts runs of several sessions in the order in which they began, the newest first. Other tools write times
-/// of any offset.
+/// Sorts runs of several sessions by their start, newest first. Other tools write times of any offset.
 pub fn sort_by_start(runs: &mut [Record]) {
     let began = |run: &Record| Time::from_text(run.text("started_at")?).millis();
     runs.sort_by_cached_key(|run| Reverse(began(run)));
 }
 
-/// Gives each run its events and its undos and redos.
+/// Adds to each run its events, undos and redos.
 pub fn with_flips(runs: QueryRows, flips: QueryRows) -> StoreResult<Vec<Record>> {
-    let mut flips = grouped(flips.into_records(), "run_id");
+    let mut flips = group_by(flips.into_records(), "run_id");
     let mut records = runs.into_records();
     for record in &mut records {
         let own = flips.remove(&record.text("run_id")).unwrap_or_default();
         let other = |error: serde_json::Error| StoreError::Other(Box::new(error));
         let own = Json::of(&own).map_err(other)?;
-        // Read as they stand in the row.
+        // Parsed from the text in the row.
         let events = record.text("events");
         record.set(
             "events",

@@ -1,6 +1,6 @@
-//! Finding a session, a loop, a run or a blob by its id or the beginning of it.
+//! Finds a session, a loop, a run or a blob by its id or the beginning of its id.
 //!
-//! An id that is given whole wins over longer ids that begin with it.
+//! A whole id takes precedence over longer ids that begin with it.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -9,9 +9,9 @@ use super::codec::unhex;
 use super::{LoopRow, RunRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult};
 use crate::model::{LoopId, SessionId};
 
-/// How many ids an error lists.
+/// The number of ids that an error lists.
 const LISTED: usize = 4;
-/// How many ids are read at once.
+/// The number of ids that are read at once.
 const PAGE: u32 = 1_000;
 
 /// Returns the session with this id, or the only one whose id begins with it. A session comes before its
@@ -41,25 +41,25 @@ const PAGE: u32 = 1_000;
 /// assert_eq!(found.session_id, id);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn session(read: &dyn StoreRead, given: &str) -> StoreResult<SessionRow> {
-    if let Ok(id) = SessionId::new(given)
+pub fn session(read: &dyn StoreRead, prefix: &str) -> StoreResult<SessionRow> {
+    if let Ok(id) = SessionId::new(prefix)
         && let Some(row) = read.session(&id)?
     {
         return Ok(row);
     }
-    let fits = match given {
+    let fits = match prefix {
         "" => Vec::new(),
-        _ => sessions_beginning(read, given, u32::MAX)?,
+        _ => sessions_beginning(read, prefix, u32::MAX)?,
     };
     if let Some(row) = above_all(read, &fits)? {
         return Ok(row);
     }
-    let id = only(given, fits, ToString::to_string, StoreError::NoSession)?;
+    let id = only(prefix, fits, ToString::to_string, StoreError::NoSession)?;
     let row = read.session(&id)?;
-    row.ok_or_else(|| StoreError::NoSession(given.to_owned()))
+    row.ok_or_else(|| StoreError::NoSession(prefix.to_owned()))
 }
 
-/// Returns the session of which all others are sub-agents whose ids begin with its own.
+/// Returns the session that all others are sub-agents of, if their ids begin with its own.
 fn above_all(read: &dyn StoreRead, fits: &[SessionId]) -> StoreResult<Option<SessionRow>> {
     // In the order of their bytes the shortest comes first.
     let Some((first, others)) = fits.split_first() else {
@@ -85,30 +85,30 @@ fn above_all(read: &dyn StoreRead, fits: &[SessionId]) -> StoreResult<Option<Ses
     Ok(left.is_empty().then_some(row))
 }
 
-/// Returns at most `limit` ids of sessions that begin so, in the order of their bytes; those that are hidden
-/// are found by their whole ids alone.
+/// Returns at most `limit` ids of sessions with this beginning, in the order of their bytes; hidden
+/// sessions are found by their whole ids alone.
 ///
 /// # Errors
 /// If the database cannot be read.
 pub fn sessions_beginning(
     read: &dyn StoreRead,
-    given: &str,
+    prefix: &str,
     limit: u32,
 ) -> StoreResult<Vec<SessionId>> {
     let hidden = read.hidden_sessions()?.into_iter();
     let hidden = hidden.map(|key| Ok(read.session_by_key(key)?.session_id));
     let hidden: HashSet<SessionId> = hidden.collect::<StoreResult<_>>()?;
     let wanted = limit.saturating_add(u32::try_from(hidden.len()).unwrap_or(u32::MAX));
-    let asked = wanted.saturating_add(1).min(PAGE);
+    let page_size = wanted.saturating_add(1).min(PAGE);
     let mut found: Vec<SessionId> = Vec::new();
     loop {
-        // From the last one on, which is known.
+        // The page begins with the last id of the page before, which is known.
         let known = found.len();
-        let first = found.last().map_or(given, SessionId::as_str);
-        let page = read.session_ids(first, asked)?;
+        let first = found.last().map_or(prefix, SessionId::as_str);
+        let page = read.session_ids(first, page_size)?;
         let new = page.into_iter().skip(usize::from(known > 0));
-        found.extend(new.take_while(|id| id.as_str().starts_with(given)));
-        let is_last = found.len() - known + usize::from(known > 0) < asked as usize;
+        found.extend(new.take_while(|id| id.as_str().starts_with(prefix)));
+        let is_last = found.len() - known + usize::from(known > 0) < page_size as usize;
         if is_last || found.len() >= wanted as usize {
             found.retain(|id| !hidden.contains(id));
             found.truncate(limit as usize);
@@ -121,8 +121,8 @@ pub fn sessions_beginning(
 ///
 /// # Errors
 /// If there is none, or several begin with it.
-pub fn loop_of(read: &dyn StoreRead, session: SessionKey, given: &str) -> StoreResult<LoopRow> {
-    if let Ok(id) = LoopId::new(given)
+pub fn loop_of(read: &dyn StoreRead, session: SessionKey, prefix: &str) -> StoreResult<LoopRow> {
+    if let Ok(id) = LoopId::new(prefix)
         && let Some(row) = read.loop_by_id(session, &id)?
     {
         return Ok(row);
@@ -130,10 +130,10 @@ pub fn loop_of(read: &dyn StoreRead, session: SessionKey, given: &str) -> StoreR
     let fits = read
         .loops(session)?
         .into_iter()
-        .filter(|row| row.loop_id.as_str().starts_with(given))
+        .filter(|row| row.loop_id.as_str().starts_with(prefix))
         .collect();
     only(
-        given,
+        prefix,
         fits,
         |row| row.loop_id.to_string(),
         StoreError::NoLoop,
@@ -144,21 +144,21 @@ pub fn loop_of(read: &dyn StoreRead, session: SessionKey, given: &str) -> StoreR
 ///
 /// # Errors
 /// If there is none, or several begin with it.
-pub fn run(read: &dyn StoreRead, session: SessionKey, given: &str) -> StoreResult<RunRow> {
+pub fn run(read: &dyn StoreRead, session: SessionKey, prefix: &str) -> StoreResult<RunRow> {
     let (mut whole, mut fits) = (None, Vec::new());
     read.runs(session, &mut |row| {
-        if row.run_id == given {
+        if row.run_id == prefix {
             whole = Some(row);
             return Ok(ControlFlow::Break(()));
         }
-        if row.run_id.starts_with(given) {
+        if row.run_id.starts_with(prefix) {
             fits.push(row);
         }
         Ok(ControlFlow::Continue(()))
     })?;
     match whole {
         Some(row) => Ok(row),
-        None => only(given, fits, |row| row.run_id.clone(), StoreError::NoRun),
+        None => only(prefix, fits, |row| row.run_id.clone(), StoreError::NoRun),
     }
 }
 
@@ -167,38 +167,38 @@ pub fn run(read: &dyn StoreRead, session: SessionKey, given: &str) -> StoreResul
 ///
 /// # Errors
 /// If there is none, or several begin with it.
-pub fn blob(read: &dyn StoreRead, given: &str) -> StoreResult<[u8; 32]> {
+pub fn blob(read: &dyn StoreRead, prefix: &str) -> StoreResult<[u8; 32]> {
     let padded = |digit: &str| {
-        let missing = 64_usize.saturating_sub(given.len());
-        unhex(&(given.to_owned() + &digit.repeat(missing)))
+        let missing = 64_usize.saturating_sub(prefix.len());
+        unhex(&(prefix.to_owned() + &digit.repeat(missing)))
     };
     let fits = match (padded("0"), padded("f")) {
         (Some(first), Some(last)) => read.blob_names(&first, &last)?,
         _ => Vec::new(),
     };
-    only(given, fits, |name| hex::encode(name), StoreError::NoBlob)
+    only(prefix, fits, |name| hex::encode(name), StoreError::NoBlob)
 }
 
-/// Returns the only row that fits.
+/// Returns the only row that matches.
 fn only<T>(
-    given: &str,
+    prefix: &str,
     mut fits: Vec<T>,
     id: impl Fn(&T) -> String,
     none: impl Fn(String) -> StoreError,
 ) -> StoreResult<T> {
-    if given.is_empty() {
+    if prefix.is_empty() {
         return Err(none(String::new()));
     }
     match (fits.len(), fits.pop()) {
         (1, Some(row)) => Ok(row),
-        (_, None) => Err(none(given.to_owned())),
+        (_, None) => Err(none(prefix.to_owned())),
         (count, Some(last)) => {
             fits.push(last);
             let mut ids: Vec<String> = fits.iter().map(id).collect();
             ids.sort();
             ids.truncate(LISTED);
             Err(StoreError::Ambiguous {
-                given: given.to_owned(),
+                given: prefix.to_owned(),
                 count,
                 ids,
             })

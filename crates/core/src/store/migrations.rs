@@ -1,4 +1,4 @@
-//! The scripts that make the tables of a database, and what is wrong where its history does not fit them.
+//! The scripts that create the tables of a database, and the errors of a history that does not match them.
 //!
 //! Both backends keep theirs under `migrations/`, and `refinery` notes in the database which it applied.
 //! Until 0.1.0 is released V1 is edited in place: then a database of another V1 is refused. Afterwards a
@@ -13,7 +13,7 @@ use super::error::OpenError;
 /// The scripts that a program knows, in order.
 pub struct Migrations(Vec<Migration>);
 
-/// A script as the history of a database notes it.
+/// A script in the history of a database.
 pub struct Applied {
     /// The number of the script.
     pub version: i64,
@@ -33,7 +33,7 @@ impl Migrations {
         Self(scripts)
     }
 
-    /// These and one more, which nobody has: what opens older formats is tried with it.
+    /// Returns these and one more, which no database has: the tests open older formats with it.
     #[cfg(debug_assertions)]
     pub fn and_later(mut self, sql: &str) -> Self {
         let name = format!("V{}__made_up", self.newest() + 1);
@@ -51,19 +51,19 @@ impl Migrations {
         &self.0
     }
 
-    /// Returns what applies those that are missing, all in one transaction: one by one, refinery commits
-    /// a script and the note that it was applied apart, and whoever is killed between them leaves a
+    /// Returns a runner that applies the missing scripts, all in one transaction: one by one, refinery commits
+    /// a script and the record of it separately, and a process that is killed between the two leaves a
     /// database that never opens again.
     pub fn runner(&self) -> Runner {
         Runner::new(&self.0).set_grouped(true)
     }
 
     /// Returns the number of the last script that was applied to the database at `path`, 0 for none. The
-    /// history comes in order, and is to be looked at before refinery does: that panics at what it did
+    /// history must be in order, and be checked before refinery reads it, which panics at rows that it did
     /// not write itself.
     ///
     /// # Errors
-    /// If the history names other scripts, or does not fit the tables.
+    /// If the history has other scripts, or does not match the tables.
     pub fn last_applied(
         &self,
         path: &Path,

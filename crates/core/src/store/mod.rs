@@ -1,14 +1,13 @@
 //! The contract of a backend, and what all backends share.
 //!
-//! A [`SessionStore`] has two doors. `read` runs a closure on one consistent snapshot, `write` runs
-//! one in a transaction that commits if the closure returns `Ok` and leaves no trace otherwise.
-//! Behind the doors stand primitive operations on rows; the rules (how an append groups turns,
-//! which blocks are active, what a commit compares) are written once, above them. A model call never
-//! happens inside a door.
+//! A [`SessionStore`] has two entry points. `read` runs a closure on one consistent snapshot, `write`
+//! runs one in a transaction that commits if the closure returns `Ok` and leaves no trace otherwise.
+//! A backend implements primitive operations on rows; the rules (how an append groups turns, which
+//! blocks are active, what a commit compares) are written once, above them. A model call never happens
+//! inside a transaction.
 //!
-//! The doors take closures and hand out no guards: how a transaction begins, and that it is tried again
-//! (a busy snapshot, a serialization failure, a failover), so stays with the backend, which could not
-//! call a guard back.
+//! Both take closures and return no guards, so that the backend decides how a transaction begins and when
+//! beginning is tried again (a busy snapshot, a failover).
 
 pub mod active_blocks;
 pub mod append;
@@ -22,6 +21,8 @@ pub mod counter_choice;
 #[doc(hidden)]
 pub mod database;
 pub mod digest;
+#[doc(hidden)]
+pub mod encoded;
 #[doc(hidden)]
 pub mod error;
 #[doc(hidden)]
@@ -47,8 +48,6 @@ mod quotes;
 #[doc(hidden)]
 pub mod read;
 mod reading;
-#[doc(hidden)]
-pub mod ready;
 pub mod receipt;
 pub mod recount;
 pub mod removal;
@@ -110,28 +109,27 @@ pub type WriteWork<'a> = Box<dyn FnOnce(&mut dyn StoreWrite) -> StoreResult<()> 
 /// - `write` must be atomic and serial: all of it or none, also after a crash, and what it returned
 ///   `Ok` for must survive a power loss (at the default durability). Writes of different sessions may run
 ///   side by side; of one session each must see all of the one before.
-/// - Neither door may be opened within the other or itself by one thread: it could wait for itself.
+/// - A thread must not call either of them within the other or itself: it could wait for itself.
 /// - A message, block, run, flip or manifest that was committed must never change; an attempt must fail.
 pub trait SessionStore: Send + Sync {
     /// Runs `work` on one snapshot, exactly once.
     ///
     /// # Errors
-    /// What `work` returns, or the backend's own failure.
+    /// If `work` or the backend fails.
     fn read(&self, work: ReadWork<'_>) -> StoreResult<()>;
 
-    /// Runs `work` exactly once in a write transaction, which commits if `work` returns `Ok`. If `work` panics
-    /// nothing was written, and the store must stay usable. What `work` reads must include what it
-    /// wrote.
+    /// Runs `work` exactly once in a write transaction, which commits if `work` returns `Ok`. If `work` panics,
+    /// nothing was written, and the store must stay usable. The reads of `work` must see its own writes.
     ///
     /// # Errors
-    /// What `work` returns, or the backend's own failure; then nothing was written.
+    /// If `work` or the backend fails; then nothing was written.
     fn write(&self, work: WriteWork<'_>) -> StoreResult<()>;
 
     /// Returns the token counter that the database is written with.
     fn counter(&self) -> &dyn crate::tokens::TokenCounter;
 
-    /// Returns the files that the store keeps open, and may not be opened by anybody else in this
-    /// process: closing one would drop the store's locks. Empty if there are none.
+    /// Returns the files that the store keeps open, and that no other code in this process may open:
+    /// closing one would drop the store's locks. Empty if there are none.
     fn files(&self) -> Vec<std::path::PathBuf> {
         Vec::new()
     }
@@ -140,7 +138,7 @@ pub trait SessionStore: Send + Sync {
 /// Runs `work` on one snapshot of `store` and returns its result.
 ///
 /// # Errors
-/// What `work` returns, or the backend's own failure.
+/// If `work` or the backend fails.
 ///
 /// # Examples
 /// ```
@@ -167,7 +165,7 @@ pub fn read<T>(
 /// Runs `work` in a write transaction of `store` and returns its result.
 ///
 /// # Errors
-/// What `work` returns, or the backend's own failure; then nothing was written.
+/// If `work` or the backend fails; then nothing was written.
 ///
 /// # Examples
 /// ```
@@ -197,7 +195,7 @@ pub fn write<T>(
     result.ok_or_else(|| StoreError::Invalid("the store did not run the write".into()))
 }
 
-/// Turns what a stored message says back into the message.
+/// Decodes a message that is borrowed from its row.
 ///
 /// # Errors
 /// If the stored form is damaged.
@@ -208,7 +206,7 @@ pub fn decode_ref(
     codec::decode_ref(message, &mut |sha256| read.blob(sha256))
 }
 
-/// Turns a stored message back into the message.
+/// Decodes a stored message.
 ///
 /// # Errors
 /// If the stored form is damaged.

@@ -1,5 +1,5 @@
-//! Packing the parts of a file ahead of the writer: compressing them is as much work as all the rest
-//! of keeping a file, and needs no transaction.
+//! Packs the parts of a file ahead of the writer: compression is as much work as all the rest of keeping a
+//! file, and needs no transaction.
 
 use std::io::{self, Seek as _, SeekFrom};
 use std::path::Path;
@@ -15,18 +15,18 @@ use super::source::{MAX_PART_BYTES, packed, read_some};
 const WORKERS: usize = 2;
 /// … which is one of more parts than this.
 const FEW_PARTS: u64 = 4;
-/// Packed parts of each thread that wait for the writer at most.
+/// The largest number of packed parts of each thread that wait for the writer.
 const WAITING: usize = 8;
 
 /// The packed parts of a file, in order.
 pub struct Packing {
-    /// Each worker packs every so many parts.
+    /// The workers, which pack the parts in turn.
     workers: Vec<Receiver<io::Result<SourcePiece>>>,
     next: usize,
 }
 
 impl Packing {
-    /// Begins to pack the file at `path`; ends early when `stop` says so.
+    /// Begins to pack the file at `path`; ends early once `stop` is set.
     ///
     /// # Errors
     /// If the file cannot be opened.
@@ -71,7 +71,7 @@ impl Iterator for Packing {
     }
 }
 
-/// Packs one part, `None` behind the end of the file.
+/// Packs one part; returns `None` after the end of the file.
 fn part(file: &mut SharedFile, number: u64) -> io::Result<Option<SourcePiece>> {
     file.seek(SeekFrom::Start(number * MAX_PART_BYTES as u64))?;
     let data = read_some(file, MAX_PART_BYTES as u64)?;

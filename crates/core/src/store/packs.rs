@@ -20,22 +20,22 @@ use super::{
 };
 use crate::model::Role;
 
-/// The content of a pack before it is compressed, if it is more than one message: what reading one of
-/// them unpacks.
+/// The size of a pack's content before compression, if it has more than one message: reading a message
+/// unpacks as much.
 #[doc(hidden)]
 pub const MAX_PACK_BYTES: usize = 512 << 10;
 
-/// The bytes in front of what is said: two lengths for each message.
+/// The bytes before the content: two lengths for each message.
 const LENGTHS: u64 = 8;
 
-/// How hard packs are compressed, about a MiB a second. The hardest, 11, saves another fiftieth and takes
+/// The compression level of packs, about a MiB a second. The highest, 11, saves another fiftieth and takes
 /// three times as long.
 const QUALITY: i32 = 10;
 
-/// The window of the compression as a power of two: what repeats further apart is stored again.
+/// The window of the compression as a power of two: repetitions further apart are stored again.
 const WINDOW_BITS: i32 = 22;
 
-/// How many compressed bytes are looked at together.
+/// The number of compressed bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
 
 /// A row of `packs` without its content.
@@ -43,21 +43,21 @@ const READ_BYTES: usize = 16 << 10;
 pub struct PackRow {
     /// Its first message.
     pub first: u32,
-    /// Its last message; all between are in it.
+    /// Its last message; the pack has all messages between the two.
     pub last: u32,
     /// Its content before it was compressed.
     pub bytes: u64,
-    /// SHA-256 of its loop, the above and the content.
+    /// SHA-256 of its loop, the fields above and the content.
     pub digest: [u8; 32],
 }
 
 impl PackRow {
-    /// Returns how many messages are in it.
+    /// Returns the number of messages in the pack.
     pub fn messages(&self) -> u64 {
         u64::from(self.last.saturating_sub(self.first)) + 1
     }
 
-    /// Returns how many bytes their content has.
+    /// Returns the size of their content in bytes.
     #[doc(hidden)]
     pub fn content_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.messages() * LENGTHS)
@@ -69,17 +69,17 @@ impl PackRow {
 pub struct Pack {
     /// Its row.
     pub row: PackRow,
-    /// What its messages say, compressed.
+    /// The content of its messages, compressed.
     pub content: Vec<u8>,
-    /// What the views show of them, by sequence.
+    /// The fields that the views show of archived messages, by sequence.
     pub heads: Vec<(u32, String)>,
 }
 
 impl Pack {
-    /// Packs messages that follow each other, `None` if there are none.
+    /// Packs consecutive messages; returns `None` if there are none.
     ///
     /// # Errors
-    /// If one of them has no content, or one that is too large.
+    /// If one of the messages has no content, or too much.
     #[doc(hidden)]
     pub fn of(loop_key: LoopKey, rows: &[MessageRow]) -> StoreResult<Option<Self>> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
@@ -89,7 +89,7 @@ impl Pack {
         for row in rows {
             heads.extend(view_head(&row.body)?.map(|head| (row.seq, head)));
         }
-        let content = whole(rows)?;
+        let content = content_of(rows)?;
         let packed = compressed(&content)?;
         let mut row = PackRow {
             first: first.seq,
@@ -105,7 +105,7 @@ impl Pack {
         }))
     }
 
-    /// Returns how many bytes it takes.
+    /// Returns the size of the pack in bytes.
     #[doc(hidden)]
     pub fn size(&self) -> u64 {
         let heads: usize = self.heads.iter().map(|(_, head)| head.len()).sum();
@@ -126,8 +126,9 @@ fn compressed(mut content: &[u8]) -> StoreResult<Vec<u8>> {
     Ok(packed)
 }
 
-/// Lengths of heads and texts, then all heads, then all texts: like beside like compresses better.
-fn whole(rows: &[MessageRow]) -> StoreResult<Vec<u8>> {
+/// Returns the lengths of heads and texts, then all heads, then all texts: similar bytes next to each other
+/// compress better.
+fn content_of(rows: &[MessageRow]) -> StoreResult<Vec<u8>> {
     let mut lengths = Vec::with_capacity(rows.len() * 8);
     let (mut heads, mut texts) = (String::new(), String::new());
     for row in rows {
@@ -160,7 +161,7 @@ fn digest(loop_key: LoopKey, row: &PackRow, content: &[u8]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// What the views read of a head.
+/// The fields of a head that the views read.
 #[derive(Serialize, Deserialize)]
 struct ViewHead<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -177,7 +178,7 @@ struct ViewHead<'a> {
     content: Vec<ViewBlock<'a>>,
 }
 
-/// What the views read of what an answer used.
+/// The fields of a usage that the views read.
 #[derive(Serialize, Deserialize)]
 struct ViewUsage<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -212,7 +213,7 @@ struct ViewBlock<'a> {
     name: Option<&'a RawValue>,
 }
 
-/// Returns what the views read of a usage, `None` if it has another form.
+/// Returns the fields of a usage that the views read; `None` if it has another form.
 fn usage_of(usage: &RawValue) -> StoreResult<Option<Box<RawValue>>> {
     let Ok(read) = serde_json::from_str::<ViewUsage<'_>>(usage.get()) else {
         return Ok(None);
@@ -222,7 +223,7 @@ fn usage_of(usage: &RawValue) -> StoreResult<Option<Box<RawValue>>> {
         .map_err(|error| StoreError::Other(Box::new(error)))
 }
 
-/// Returns what the views show of an archived message, `None` if that is nothing.
+/// Returns the fields that the views show of an archived message; `None` if there are none.
 #[doc(hidden)]
 pub fn view_head(message: &StoredMessage) -> StoreResult<Option<String>> {
     let role = message.role;
@@ -254,21 +255,21 @@ pub fn view_head(message: &StoredMessage) -> StoreResult<Option<String>> {
     is_any.then(|| to_json(&view)).transpose()
 }
 
-/// A pack that is open.
+/// An unpacked pack.
 #[doc(hidden)]
 pub struct Unpacked {
     loop_key: LoopKey,
     row: PackRow,
     content: String,
-    /// Where head and text of each message stand.
+    /// The ranges of head and text of each message.
     places: Vec<(Range<usize>, Option<Range<usize>>)>,
 }
 
 impl Unpacked {
-    /// Opens a pack.
+    /// Unpacks a pack.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] if it is not what was packed.
+    /// [`StoreError::Damaged`] if the content does not match the digest.
     #[doc(hidden)]
     pub fn open(loop_key: LoopKey, row: PackRow, content: &[u8]) -> StoreResult<Self> {
         let damaged = |why: &str| {
@@ -337,7 +338,7 @@ impl Unpacked {
     }
 }
 
-/// The pack that was read last in a transaction: neighbours are read after each other.
+/// The pack that was read last in a transaction: neighbouring messages are mostly read one after another.
 #[derive(Default)]
 pub struct LastPack(RefCell<Option<Rc<Unpacked>>>);
 
@@ -362,7 +363,7 @@ impl LastPack {
 /// Returns the pack of a message whose row has no content; `None` if it has none any more.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] if there should be a pack, or it is not what was packed.
+/// [`StoreError::Damaged`] if the pack is missing, or does not match its digest.
 pub(crate) fn pack_of(
     scan: &dyn StoreScan,
     last: &LastPack,
@@ -392,7 +393,7 @@ pub fn fill(
     row: &mut MessageRow,
 ) -> StoreResult<()> {
     if row.body.text.is_some() {
-        // Half a message is damage, which its digest tells.
+        // Half a message is damage, which the check of its digest finds.
         return Ok(());
     }
     let place = (loop_key, row.seq);
@@ -404,7 +405,7 @@ pub fn fill(
     Ok(())
 }
 
-/// Hands on what an archived message says.
+/// Calls `visit` with an archived message and its content.
 ///
 /// # Errors
 /// As [`pack_of`].
@@ -422,7 +423,7 @@ pub fn with_message<T>(
         None => scan.pack_at(loop_key, seq)?,
     };
     let Some(row) = row else {
-        // Whether there should be a pack is told by its whole row.
+        // Only the whole row shows if there should be a pack.
         scan.messages(loop_key, seq..seq.saturating_add(1), &mut |_| {
             Ok(ControlFlow::Break(()))
         })?;
@@ -438,10 +439,10 @@ pub fn with_message<T>(
     })
 }
 
-/// Returns all that is in a pack.
+/// Returns the content of a pack.
 ///
 /// # Errors
-/// If it is not there, or not what was packed.
+/// If the pack is missing, or does not match its digest.
 #[doc(hidden)]
 pub fn open(scan: &dyn StoreScan, loop_key: LoopKey, first: u32) -> StoreResult<Unpacked> {
     let row = scan.pack_at(loop_key, first)?;
@@ -477,7 +478,7 @@ impl Unpacked {
 /// Visits the packs of a loop that begin at `from` or later, in order.
 ///
 /// # Errors
-/// What the store or `visit` returns.
+/// If the store or `visit` fails.
 #[doc(hidden)]
 pub fn each_pack(
     scan: &dyn StoreScan,

@@ -1,9 +1,9 @@
-//! Titles of sessions, and what their loops were asked, as lines for lists.
+//! Titles of sessions, and the prompts of their loops, as lines for lists.
 //!
-//! A prompt is a user message that no harness wrote. Those of a person come before those that a parent
-//! agent gave, which are all that most sub-agents have. The lines are made when they are read, so that what
-//! is redacted or removed is in none of them; only those of archived prompts stand beside their pack, for
-//! the views.
+//! A prompt is a user message that no harness wrote. Prompts of a person come before those of a parent
+//! agent, which are all that most sub-agents have. The lines are made when they are read, so that none
+//! contains redacted or removed text; only those of archived prompts are stored with their pack, for the
+//! views.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -11,26 +11,26 @@ use std::ops::ControlFlow;
 use super::error::{StoreError, StoreResult};
 use super::{LoopKey, MessageRef, SessionKey, SessionRow, StoreRead, StoredMessageRef, codec};
 
-/// How many characters a line has at most.
+/// The largest number of characters of a line.
 pub const LINE_CHARS: usize = 100;
 
-/// A prompt without a text, such as a single image, is passed over; how many are looked at.
+/// The largest number of prompts that are read: one without a text, such as a single image, is skipped.
 const LOOKED_AT: u32 = 32;
 
-/// Whose prompts are asked for.
+/// The sessions or loops whose prompts are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptsOf<'a> {
-    /// Of each of these sessions the first.
+    /// The first prompt of each of these sessions.
     Sessions(&'a [SessionKey]),
-    /// Of each loop of a session the first.
+    /// The first prompt of each loop of a session.
     EachLoop(SessionKey),
-    /// The first of a session.
+    /// The first prompts of a session.
     Session(SessionKey),
-    /// The first of a loop.
+    /// The first prompts of a loop.
     Loop(SessionKey, LoopKey),
 }
 
-/// Where a prompt is.
+/// The position of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptPlace {
     /// The session.
@@ -41,7 +41,7 @@ pub struct PromptPlace {
     pub seq: u32,
 }
 
-/// Called with each prompt where it lies.
+/// Called with each prompt, borrowed from its row.
 pub type VisitPrompt<'a> = dyn FnMut(PromptPlace, &MessageRef<'_>) + 'a;
 
 /// Returns the title of a session: its own, else its first prompt as a line.
@@ -153,7 +153,7 @@ fn first_with_text(read: &dyn StoreRead, of: PromptsOf<'_>) -> StoreResult<Optio
     Ok(None)
 }
 
-/// Visits a prompt; one that is damaged is passed over, since a list has to show all else.
+/// Visits a prompt; a damaged prompt is skipped, since a list has to show all others.
 pub(super) fn visit_prompt(
     read: &(impl StoreRead + ?Sized),
     place: PromptPlace,
@@ -170,19 +170,19 @@ pub(super) fn visit_prompt(
     }
 }
 
-/// Returns a prompt as a line, `None` if nothing is left of it.
+/// Returns a prompt as a line; `None` if nothing is left of it.
 pub(super) fn line_of(message: &StoredMessageRef<'_>) -> Option<String> {
-    // Images are not looked at.
+    // Images are not read.
     let decoded = codec::decode_ref(message, &mut |_| Ok(Some(Vec::new()))).ok()?;
     let mut texts = decoded.message()?.prompt_texts();
     line(&mut texts)
 }
 
-/// Returns a text as one line: white space is folded, control characters are left out, and what is too
-/// long is cut at a word. `None` if nothing is left.
+/// Returns a text as one line: white space is folded, control characters are left out, and a line that is
+/// too long is cut at a word. `None` if nothing is left.
 fn line(texts: &mut dyn Iterator<Item = &str>) -> Option<String> {
     let (mut line, mut chars) = (String::new(), 0);
-    // Where the last word of the second half ends that an ellipsis fits behind, and where else to cut.
+    // The end of the last word in the second half that leaves room for an ellipsis; else the place to cut.
     let (mut word_end, mut cut) = (None, 0);
     let mut is_between = false;
     for letter in texts.flat_map(|text| text.chars().chain(['\n'])) {

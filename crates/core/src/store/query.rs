@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use crate::model::Json;
 
-/// The rows that a query gave.
+/// The rows that a query returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryRows {
     /// The names of the columns.
     pub columns: Vec<String>,
-    /// The values, row by row; a blob stands as hexadecimal text.
+    /// The values, row by row; a blob is hexadecimal text.
     pub rows: Vec<Vec<Json>>,
-    /// Whether there were more rows than were allowed.
+    /// True if there were more rows than the limit.
     pub is_cut: bool,
 }
 
-/// How far a query may go.
+/// The limits of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueryLimits {
-    /// No more rows than this.
+    /// The largest number of rows.
     pub rows: Option<usize>,
-    /// No longer than this.
+    /// The longest run time.
     pub time: Option<Duration>,
 }
 
 impl QueryRows {
-    /// Returns the names of the columns, each once: of equal ones the later get a number.
+    /// Returns the names of the columns, each once: repeated names get a number.
     pub fn unique_columns(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::with_capacity(self.columns.len());
         for (at, column) in self.columns.iter().enumerate() {
@@ -41,12 +41,12 @@ impl QueryRows {
         names
     }
 
-    /// Returns the rows as JSON objects that know their columns.
+    /// Returns the rows as records.
     pub fn records(&self) -> Vec<Record> {
         self.clone().into_records()
     }
 
-    /// The same, without a copy of the rows.
+    /// Returns the rows as records, without a copy.
     pub fn into_records(self) -> Vec<Record> {
         let names = self.unique_columns().into_iter().map(Arc::from);
         let names: Vec<Arc<str>> = names.collect();
@@ -66,12 +66,12 @@ impl Record {
         found.map(|(_, value)| value.clone()).unwrap_or_default()
     }
 
-    /// Returns the text of a column, `None` if it holds anything else.
+    /// Returns the text of a column; `None` if the value is not a text.
     pub fn text(&self, column: &str) -> Option<String> {
         self.get(column).read().ok()
     }
 
-    /// Returns the number in a column, `None` if it holds anything else.
+    /// Returns the number in a column; `None` if the value is not a number.
     pub fn number(&self, column: &str) -> Option<i64> {
         self.get(column).read().ok()
     }
@@ -81,7 +81,7 @@ impl Record {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// Writes over the value of a column; one that is not there is added.
+    /// Sets the value of a column; a missing column is added.
     pub fn set(&mut self, column: &str, value: Json) {
         match self.0.iter_mut().find(|(name, _)| **name == *column) {
             Some((_, old)) => *old = value,
@@ -89,7 +89,7 @@ impl Record {
         }
     }
 
-    /// Takes a column out.
+    /// Removes a column and returns its value.
     pub fn take(&mut self, column: &str) -> Option<Json> {
         let at = self.0.iter().position(|(name, _)| **name == *column)?;
         Some(self.0.remove(at).1)

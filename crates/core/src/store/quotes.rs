@@ -1,8 +1,8 @@
-//! Quotes: how a block shows a pinned message that it covers.
+//! Quotes: the form in which a block shows a pinned message that it covers.
 //!
-//! A block holds where the message is and how large its quote is, never its text: that is read from the
-//! original each time, so a quote says what a redaction left of it. It is a user message, whoever wrote the
-//! original: a call would need its result, and a result its call.
+//! A block stores the position of the message and the size of its quote, never its text: the text is read
+//! from the original each time, so that a quote follows a redaction. A quote is always a user message, as
+//! a quoted call would need its result, and a quoted result its call.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use crate::tokens::TokenCounter;
 /// Returns a message as a block on the loop `block_loop` quotes it.
 ///
 /// # Errors
-/// If the message is not there, or the store fails.
+/// If the message does not exist, or the store fails.
 pub fn quote(
     read: &(impl StoreRead + ?Sized),
     block_loop: LoopKey,
@@ -23,11 +23,11 @@ pub fn quote(
     Ok(quoted(read, block_loop, place)?.0)
 }
 
-/// Returns what a block on the loop `block_loop` holds of a message that it quotes: its size there, and the
+/// Returns the stored form of a quote in a block on the loop `block_loop`: the size of the quote, and the
 /// digest of the original.
 ///
 /// # Errors
-/// If the message is not there, or the store fails.
+/// If the message does not exist, or the store fails.
 pub fn quote_body(
     read: &(impl StoreRead + ?Sized),
     counter: &dyn TokenCounter,
@@ -49,10 +49,10 @@ pub fn quote_body(
     })
 }
 
-/// Returns what a message of a block on the loop `block_loop` says; `None`: the original is dropped.
+/// Returns the message that a row of a block on the loop `block_loop` shows; `None` if the original is dropped.
 ///
 /// # Errors
-/// If the stored form is damaged, or a quoted message is not there.
+/// If the stored form is damaged, or a quoted message does not exist.
 pub fn shown_message(
     read: &(impl StoreRead + ?Sized),
     block_loop: LoopKey,
@@ -65,10 +65,10 @@ pub fn shown_message(
     body.map(|body| super::decode(read, body)).transpose()
 }
 
-/// Compares a message that a block quotes with its digest, and with that which the block holds of it.
+/// Compares a message that a block quotes with its digest, and with the digest in the block.
 ///
 /// # Errors
-/// If the message is not there or not what they say, or the store fails.
+/// If the message does not exist or does not match, or the store fails.
 pub fn check_quoted(
     read: &(impl StoreRead + ?Sized),
     (loop_key, seq): (LoopKey, u32),
@@ -84,7 +84,7 @@ pub fn check_quoted(
     )))
 }
 
-/// Returns the turn of a message, and what is stored of it.
+/// Returns the turn of a message, and its stored form.
 fn original(
     read: &(impl StoreRead + ?Sized),
     (loop_key, seq): (LoopKey, u32),
@@ -113,13 +113,13 @@ fn quoted(
 }
 
 fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
-    let mut text = format!("[Pinned, {place}, {}]", whose(&original));
+    let mut text = format!("[Pinned, {place}, {}]", author_name(&original));
     let mut images = Vec::new();
     match original {
         AgentMessage::Llm(mut llm) => {
             for block in std::mem::take(llm.message.content_mut()) {
-                let said = match block {
-                    Content::Text(said) => said.text,
+                let quoted = match block {
+                    Content::Text(quoted) => quoted.text,
                     Content::ToolCall(call) => {
                         format!("{} {}", call.name, call.arguments.as_str())
                     }
@@ -128,11 +128,11 @@ fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
                         images.push(image);
                         continue;
                     }
-                    // A provider takes it back only where it stood.
+                    // A provider accepts it only at its original position.
                     Content::Thinking(_) | Content::Sealed(_) => continue,
                 };
                 text.push('\n');
-                text.push_str(&said);
+                text.push_str(&quoted);
             }
         }
         AgentMessage::Extension(_) => text.push_str("\n[removed]"),
@@ -147,8 +147,8 @@ fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
     .into()
 }
 
-/// Returns whose words a message is, as a quote says it.
-fn whose(original: &AgentMessage) -> String {
+/// Returns the author of a message, as a quote names it.
+fn author_name(original: &AgentMessage) -> String {
     match (original.message(), original.author()) {
         (Some(Message::ToolResult(result)), _) => match result.tool_name.as_str() {
             "" => "result".to_owned(),

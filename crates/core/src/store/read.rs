@@ -1,4 +1,4 @@
-//! What a backend reads within one snapshot, by table.
+//! The reads of a backend within one snapshot, by table.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,10 +13,10 @@ use crate::model::{LoopId, SealingProvider, SessionId};
 /// Called with each row; stops the query by breaking.
 pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
 
-/// Called with each message where it lies.
+/// Called with each message, borrowed from its row.
 pub type VisitMessageRef<'a> = dyn FnMut(&MessageRef<'_>) -> StoreResult<ControlFlow<()>> + 'a;
 
-/// Called with each run where it lies.
+/// Called with each run, borrowed from its row.
 pub type VisitRunSummary<'a> = dyn FnMut(&RunSummary<'_>) -> StoreResult<ControlFlow<()>> + 'a;
 
 /// Reads sessions.
@@ -40,17 +40,18 @@ pub trait ReadSessions {
         Ok(session.and_then(|row| Some((row.key, row.current_loop?))))
     }
 
-    /// Returns the sessions that say they were started by this one, oldest first.
+    /// Returns the sessions whose metadata names this one as their starter, oldest first.
     fn started_by(&self, session: SessionKey) -> StoreResult<Vec<SessionKey>>;
 
-    /// Returns what was decided about a session.
+    /// Returns the flags of a session.
     fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags>;
 
-    /// Returns the key of the newest receipt that may be one of the session, 0 without any: another one
-    /// than before says that content may be gone.
+    /// Returns the key of the newest receipt that may belong to the session, 0 without any: if it changed,
+    /// content may have been removed.
     fn last_receipt(&self, session: SessionKey) -> StoreResult<i64>;
 
-    /// Returns whether a receipt of the session came after the one of this key, which may be another's.
+    /// Returns `true` if a receipt of the session is newer than the one with this key, which may belong to
+    /// another session.
     fn has_receipt_after(&self, session: SessionKey, receipt: i64) -> StoreResult<bool> {
         Ok(self.last_receipt(session)? > receipt)
     }
@@ -67,7 +68,7 @@ pub trait ReadLoops {
     /// Returns the loops of a session, in the order of their creation.
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>>;
 
-    /// Returns the keys of these loops, each with how many messages it has.
+    /// Returns the keys of these loops, each with its number of messages.
     fn loop_lengths(&self, session: SessionKey) -> StoreResult<Vec<(LoopKey, u32)>>;
 
     /// Returns the loops (of a session) that are pending or running, oldest first.
@@ -82,7 +83,7 @@ pub trait ReadLoops {
         most: u32,
     ) -> StoreResult<Vec<LoopKey>>;
 
-    /// Returns what the loop's source said of it.
+    /// Returns the metadata of a loop.
     fn loop_meta(&self, key: LoopKey) -> StoreResult<LoopMeta>;
 
     /// Returns the parent of a loop, and where the loop's chain leaves it; a key without a row is damage.
@@ -91,7 +92,7 @@ pub trait ReadLoops {
         Ok(row.parent.map(|parent| (parent, row.parent_cut())))
     }
 
-    /// Returns the newest loop that goes on from this one by default.
+    /// Returns the newest loop that continues this one by default.
     fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>>;
 
     /// Visits the loops of the chain that ends in `leaf`, leaf first. One recursive query over
@@ -105,10 +106,10 @@ pub trait ReadTurns {
     /// Returns one turn.
     fn turn(&self, loop_key: LoopKey, turn: u32) -> StoreResult<Option<TurnRow>>;
 
-    /// Returns some turns in order; those that are not there are left out.
+    /// Returns some turns in order; missing ones are left out.
     fn turns(&self, loop_key: LoopKey, turns: Range<u32>) -> StoreResult<Vec<TurnRow>>;
 
-    /// Returns the turns within `turns` that answer calls of other turns, with those.
+    /// Returns the turns within `turns` that answer calls of other turns, with these other turns.
     fn answers(
         &self,
         loop_key: LoopKey,
@@ -118,7 +119,7 @@ pub trait ReadTurns {
 
 /// Reads messages.
 pub trait ReadMessages {
-    /// Visits some messages in order; must stop when `visit` breaks, and hand on its error.
+    /// Visits some messages in order; must stop when `visit` breaks, and return its error.
     fn messages(
         &self,
         loop_key: LoopKey,
@@ -126,8 +127,8 @@ pub trait ReadMessages {
         visit: &mut Visit<'_, MessageRow>,
     ) -> StoreResult<()>;
 
-    /// Visits what some messages say, in order and without a copy, each with its proof if `proofs` are
-    /// asked for; must stop when `visit` breaks, and hand on its error.
+    /// Visits the content of some messages, in order and without a copy, each with its proof if `proofs` is
+    /// set; must stop when `visit` breaks, and return its error.
     fn message_refs(
         &self,
         loop_key: LoopKey,
@@ -140,8 +141,8 @@ pub trait ReadMessages {
         })
     }
 
-    /// Visits what some messages say as [`message_refs`](Self::message_refs) does, each with its time. A build reads
-    /// hundreds of messages and has no use for the times.
+    /// Visits the content of some messages as [`message_refs`](Self::message_refs) does, each with its time. A
+    /// build reads hundreds of messages and has no use for the times.
     fn message_refs_with_times(
         &self,
         loop_key: LoopKey,
@@ -151,7 +152,7 @@ pub trait ReadMessages {
         self.message_refs(loop_key, seqs, false, visit)
     }
 
-    /// Visits some messages in order without reading what they say; must stop when `visit` breaks.
+    /// Visits some messages in order without reading their content; must stop when `visit` breaks.
     fn sizes(
         &self,
         loop_key: LoopKey,
@@ -159,11 +160,11 @@ pub trait ReadMessages {
         visit: &mut Visit<'_, MessageSize>,
     ) -> StoreResult<()>;
 
-    /// Returns how many messages the loop had at `tick`: those of that tick or an earlier one.
+    /// Returns the number of messages that the loop had at `tick`: those of that tick or an earlier one.
     fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32>;
 
-    /// Returns whether contexts of the session are built in another way than when the message came: whether
-    /// a run was committed since, or one undone or redone. `None` if there is no such message.
+    /// Returns `true` if a run was committed, undone or redone since the message was appended, so that contexts
+    /// of the session are built in another way. `None` if there is no such message.
     fn is_overlaid_since(
         &self,
         session: SessionKey,
@@ -171,12 +172,12 @@ pub trait ReadMessages {
         seq: u32,
     ) -> StoreResult<Option<bool>>;
 
-    /// Returns where prompts are: user messages that no harness wrote, those of people first, then by loop
-    /// and sequence. Of a session or loop at most `limit`, of each one the first. One search of an index for
-    /// each loop at most.
+    /// Returns the positions of prompts: user messages that no harness wrote, those of people first, then by
+    /// loop and sequence. Of one session or loop at most `limit`, of several the first of each. At most one
+    /// search of an index for each loop.
     fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>>;
 
-    /// Returns what providers reported for a session, by loop and model.
+    /// Returns the token usage that providers reported for a session, by loop and model.
     fn usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>>;
 }
 
@@ -194,15 +195,15 @@ pub trait ReadRuns {
     /// Returns the run with this key; a key without a row is damage.
     fn run_by_key(&self, key: RunKey) -> StoreResult<RunRow>;
 
-    /// Visits the runs of a session, newest first; must stop when `visit` breaks. A visit, as a row may hold
-    /// much that another tool recorded, and most who ask want one of the newest.
+    /// Visits the runs of a session, newest first; must stop when `visit` breaks. A list would cost too much:
+    /// a row may contain a large record of another tool, and most callers need one of the newest runs.
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()>;
 
     /// Returns the runs that are open, of a session or of all.
     fn open_runs(&self, session: Option<SessionKey>) -> StoreResult<Vec<RunRow>>;
 
-    /// Visits the runs of a session, newest first, without most of what they say of themselves; must
-    /// stop when `visit` breaks.
+    /// Visits the runs of a session, newest first, without most of their columns; must stop when `visit`
+    /// breaks.
     fn run_summaries(
         &self,
         session: SessionKey,
@@ -228,19 +229,19 @@ pub trait ReadRuns {
 
 /// Reads pins.
 pub trait ReadPins {
-    /// Returns the pins of a session in order, those that were taken back included.
+    /// Returns the pins of a session in order, with the unpinnings.
     fn pins(&self, session: SessionKey) -> StoreResult<Vec<PinRow>>;
 }
 
 /// Reads the hides of sessions.
 pub trait ReadHides {
-    /// Returns how a session was hidden and came back, in order: the last one says whether it is hidden.
+    /// Returns the hides of a session in order; the last row decides if it is hidden.
     fn hides(&self, session: SessionKey) -> StoreResult<Vec<HideRow>>;
 
-    /// Returns the sessions that are hidden, oldest first. Where none ever was this must be quick.
+    /// Returns the hidden sessions, oldest first. This must be quick if no session was ever hidden.
     fn hidden_sessions(&self) -> StoreResult<Vec<SessionKey>>;
 
-    /// Returns the sessions that had this id before they were hidden or came back, oldest first.
+    /// Returns the sessions that had this id before they were hidden or shown again, oldest first.
     fn renamed_from(&self, id: &SessionId) -> StoreResult<Vec<SessionKey>>;
 }
 
@@ -277,7 +278,7 @@ pub trait ReadSources {
     /// Returns the key that digests of imported records are made with; it never changes.
     fn import_key(&self) -> StoreResult<Vec<u8>>;
 
-    /// Returns from where a session was imported, oldest first.
+    /// Returns the imports of a session, oldest first.
     fn imports(&self, session: SessionKey) -> StoreResult<Vec<ImportRow>>;
 
     /// Returns the sessions imported from a record without an id, oldest first.
@@ -300,11 +301,11 @@ pub trait ReadSources {
 
 /// Reads leases.
 pub trait ReadLeases {
-    /// Returns the lease of a loop as it was last written, also one that ended or was let go.
+    /// Returns the lease of a loop as it was last written, also one that ended or was released.
     fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>>;
 
-    /// Whether the holder of a lease is known to be gone, its [`LeaseGuard`](super::LeaseGuard) with it. `false` where a
-    /// backend cannot know: then the time of the lease decides.
+    /// True if the holder of a lease is known to be gone, and its [`LeaseGuard`](super::LeaseGuard) with it.
+    /// `false` if a backend cannot know: then the time of the lease decides.
     fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
         let _ = lease;
         Ok(false)
@@ -331,16 +332,16 @@ pub trait ReadAppendKeys {
     /// Returns the named appends of a session, by name.
     fn append_keys(&self, session: SessionKey) -> StoreResult<Vec<AppendKey>>;
 
-    /// Returns the named appends of a session in a range of names. It must cost what it returns, however
-    /// many others there are.
+    /// Returns the named appends of a session in a range of names. The cost must depend on the number of
+    /// returned rows only.
     fn append_keys_within(
         &self,
         session: SessionKey,
         range: &AppendKeyRange,
     ) -> StoreResult<Vec<AppendKey>>;
 
-    /// Returns the named appends of all sessions that are not hidden whose names begin so, by session and
-    /// name. It must cost what it returns, and one look at each session.
+    /// Returns the named appends with a prefix, of all sessions that are not hidden, by session and name. The
+    /// cost must depend on the number of returned rows, and one lookup for each session.
     fn append_keys_of_all(&self, prefix: &str) -> StoreResult<Vec<(SessionKey, AppendKey)>>;
 }
 
@@ -359,16 +360,14 @@ pub trait ReadIndex {
     /// Counts the messages of the index and of the store.
     fn index_state(&self) -> StoreResult<IndexState>;
 
-    /// Returns the loops that have messages which the index has not taken in, oldest first. It must cost
-    /// what it returns.
+    /// Returns the loops with messages that are not indexed yet, oldest first. The cost must depend on the
+    /// number of returned rows only.
     fn unindexed(&self) -> StoreResult<Vec<LoopKey>>;
 
-    /// Returns the messages of a loop which the index has not taken in; empty also for a loop that
-    /// is not there.
+    /// Returns the sequences of a loop that are not indexed yet; empty also if there is no such loop.
     fn unindexed_seqs(&self, loop_key: LoopKey) -> StoreResult<Range<u32>>;
 
-    /// Visits the messages in the index that fit, the newest `limit` of them; must stop when `visit`
-    /// breaks. Only the messages that the index has taken in are looked at.
+    /// Visits the indexed messages that match, the newest `limit` of them; must stop when `visit` breaks.
     fn find(
         &self,
         query: &IndexQuery,
@@ -377,17 +376,17 @@ pub trait ReadIndex {
         visit: &mut Visit<'_, Match>,
     ) -> StoreResult<()>;
 
-    /// Counts the messages in the index that hold a phrase, up to `most`.
+    /// Counts the indexed messages that contain a phrase, up to `most`.
     fn holders(&self, phrase: &Phrase, most: u32) -> StoreResult<u32>;
 
     /// True if the index finds this message by this word.
     fn is_indexed(&self, loop_key: LoopKey, seq: u32, word: &str) -> StoreResult<bool>;
 
-    /// Returns at most `most` loops, picked at random. It must cost what it returns.
+    /// Returns at most `most` loops, picked at random. The cost must depend on the number of returned rows only.
     fn sampled_loops(&self, most: u32) -> StoreResult<Vec<LoopKey>>;
 }
 
-/// What can be read within one snapshot.
+/// All reads within one snapshot.
 pub trait StoreRead:
     ReadSessions
     + ReadLoops
@@ -415,12 +414,12 @@ pub trait StoreRead:
         self.walk(leaf, &mut |row| visit(loop_with_block(self, row.core)?))
     }
 
-    /// Walks a chain as [`ReadLoops::walk`] does, for whoever asks only where its loops begin and end.
+    /// Walks a chain as [`ReadLoops::walk`] does, reading only the begin and the end of its loops.
     fn chain(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopCore>) -> StoreResult<()> {
         self.loops_with_blocks(leaf, &mut |found| visit(found.row))
     }
 
-    /// Returns what an append has to know of a loop; a key without a row is damage.
+    /// Returns the state of a loop that an append starts from; a key without a row is damage.
     fn append_state(&self, loop_key: LoopKey) -> StoreResult<AppendState> {
         let lease = self.lease(loop_key)?;
         let row = self.loop_by_key(loop_key)?;
@@ -435,8 +434,7 @@ pub trait StoreRead:
         })
     }
 
-    /// Visits the first prompt of a session or loop, or of each, in any order. One that is damaged is passed
-    /// over.
+    /// Visits the first prompt of a session or loop, or of each, in any order. Damaged prompts are skipped.
     fn prompts(&self, of: PromptsOf<'_>, visit: &mut VisitPrompt<'_>) -> StoreResult<()> {
         for place in self.prompt_places(of, 1)? {
             visit_prompt(self, place, visit)?;

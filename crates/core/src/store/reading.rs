@@ -1,5 +1,5 @@
-//! Rows as the hot paths read them: on the way to a context no more than it needs, and texts where they
-//! lie; before an append all that it needs at once.
+//! Rows as the hot paths read them: a build reads only the columns that it needs, with borrowed texts; an
+//! append reads all that it needs at once.
 
 use super::lease::LeaseRow;
 use super::rows::{
@@ -8,7 +8,7 @@ use super::rows::{
 };
 use crate::model::Role;
 
-/// What a message says, in its stored form, as it lies in its row.
+/// A message in its stored form, borrowed from its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredMessageRef<'a> {
     /// Its role.
@@ -19,7 +19,7 @@ pub struct StoredMessageRef<'a> {
     pub bytes: u64,
     /// The content block whose text is `text`.
     pub text_block: Option<u32>,
-    /// What it can be checked with, if that was asked for.
+    /// The proof of its content, if requested.
     pub proof: Option<Proof>,
     /// The interchange form with that text left empty; `None` once redacted or archived.
     pub head: Option<&'a str>,
@@ -27,30 +27,30 @@ pub struct StoredMessageRef<'a> {
     pub text: Option<&'a str>,
 }
 
-/// What a message can be checked with.
+/// The values that a message is verified with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// What the digest begins with; `None` once redacted.
+    /// The salt at the beginning of the digest's input; `None` once redacted.
     pub salt: Option<[u8; 16]>,
     /// SHA-256 of salt and stored bytes.
     pub digest: [u8; 32],
 }
 
-/// What a message of a loop says.
+/// A message of a loop, borrowed from its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageRef<'a> {
-    /// Its place in the loop.
+    /// Its sequence in the loop.
     pub seq: u32,
     /// Its turn group; `None` for an extension before the first.
     pub turn: Option<u32>,
-    /// Milliseconds since the epoch; of a read without times it may be missing.
+    /// Milliseconds since the epoch; may be `None` if the read does not ask for times.
     pub created_at: Option<i64>,
-    /// What it says.
+    /// The message in its stored form.
     pub message: StoredMessageRef<'a>,
 }
 
 impl<'a> MessageRef<'a> {
-    /// Returns what a stored message says, with its proof if that is asked for.
+    /// Borrows a stored message, with its proof if `proofs` is set.
     pub fn of(row: &'a MessageRow, proofs: bool) -> Self {
         let message = row.body.as_stored_ref();
         let proof = message.proof.filter(|_| proofs);
@@ -89,37 +89,37 @@ pub struct LoopWithBlock {
     /// Its block of the highest generation, if the run of that committed and was never undone or
     /// redone.
     pub newest: Option<Generation>,
-    /// Whether it has blocks, but only their runs and flips tell which applies.
+    /// True if the loop has blocks, but only their runs and flips decide which is active.
     pub is_disputed: bool,
 }
 
-/// A run without most of what it says of itself.
+/// A run without most of its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSummary<'a> {
     /// Its key.
     pub key: RunKey,
-    /// Where it was made.
+    /// The position of the leaf at the time.
     pub point: Point,
-    /// When it ended.
+    /// The tick at which it ended.
     pub tick: Tick,
-    /// Which round of compaction it was.
+    /// The number of the run among the committed runs of the chain.
     pub round: u32,
-    /// Whether it committed.
+    /// True if the run committed.
     pub is_committed: bool,
-    /// Whether it was ever undone or redone.
+    /// True if the run was ever undone or redone.
     pub is_flipped: bool,
-    /// Whether it is a compaction that only its provider can read.
+    /// True if the run is a compaction that only its provider can read.
     pub is_sealed: bool,
     /// `skip` or `rollup`.
     pub older_loops: &'a str,
 }
 
-/// A loop, with what an append has to know of it.
+/// A loop with everything that an append reads.
 #[derive(Clone, Debug)]
 pub struct AppendState {
     /// The loop.
     pub row: LoopCore,
-    /// What else of it the append goes on from.
+    /// The running state that the append continues.
     pub progress: LoopProgress,
     /// Its session.
     pub session: SessionActivity,

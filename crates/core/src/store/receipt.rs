@@ -1,4 +1,4 @@
-//! Receipts: what a removal says of itself.
+//! Receipts: the records of removals.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::codec::to_json;
 use super::{ReceiptRow, SessionKey, StoreRead, StoreResult, StoreWrite};
 use crate::model::{Json, LoopId, SessionId, Time};
 
-/// A loop as it was when it went, or when messages of it were redacted.
+/// The state of a loop when it was removed, or when messages of it were redacted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopDigest {
     /// The loop.
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
-    /// How many messages it had.
+    /// The number of its messages.
     pub messages: u32,
     /// Its digest chain through the last of them, in hexadecimal digits.
     pub chain: String,
@@ -28,23 +28,23 @@ pub struct MessageDigest {
     /// Its loop.
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
-    /// The generation of the block whose message it is; `None`: an original.
+    /// The generation of the block that has the message; `None` for an original.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
     /// Its sequence, or its place in the block.
     pub seq: u32,
-    /// The digest of what stood there, which is kept.
+    /// The digest of the original content, which is kept.
     pub was: String,
-    /// The digest of what stands there now.
+    /// The digest of the redacted content.
     pub now: String,
 }
 
-/// What a receipt says.
+/// The content of a receipt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// The session.
     pub session: SessionId,
-    /// Why, as it was given.
+    /// The given reason.
     pub reason: Option<String>,
     /// Its loops.
     #[serde(default)]
@@ -55,19 +55,19 @@ pub struct Receipt {
     /// Secrets that were replaced, by type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, u64>,
-    /// Parts of these that were replaced where the rest had been cut off.
+    /// Parts of secrets that were replaced where the rest had been cut off.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pieces: u64,
-    /// Rows that went, by table; of a redaction, texts that were changed, by table and column.
+    /// Removed rows, by table; of a redaction, changed texts, by table and column.
     #[serde(default)]
     pub counts: BTreeMap<String, u64>,
-    /// Digests of the kept source files that went.
+    /// Digests of the kept source files that were removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
-    /// Other sessions that these files held something of.
+    /// Other sessions that these files contained messages of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub source_of: Vec<SessionId>,
-    /// Digests of the kept source files that stay for other sessions, with what they hold of this one.
+    /// Digests of the kept source files that stay for other sessions, with their messages of this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources_left: Vec<String>,
     /// Blobs and parts of files that stay because others show them too.
@@ -82,14 +82,14 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A receipt as it is stored: with a digest, so that `verify` finds a changed one.
+/// The stored form of a receipt: with a digest, so that `verify` finds a changed one.
 #[derive(Serialize, Deserialize)]
-struct Sealed {
+struct StoredReceipt {
     receipt: Json,
     digest: String,
 }
 
-/// A receipt that is open.
+/// An open receipt.
 pub struct OpenReceipt {
     /// The key of the receipt.
     pub key: i64,
@@ -99,7 +99,7 @@ pub struct OpenReceipt {
 }
 
 impl OpenReceipt {
-    /// Opens a receipt: from now on content of the session may go.
+    /// Opens a receipt: from now on content of the session may be removed.
     pub fn new(
         write: &mut dyn StoreWrite,
         session: SessionKey,
@@ -114,7 +114,7 @@ impl OpenReceipt {
         })
     }
 
-    /// Closes it.
+    /// Closes the receipt.
     pub fn close(self, write: &mut dyn StoreWrite, receipt: &Receipt) -> StoreResult<i64> {
         let text = to_json(receipt)?;
         let digest = digest_of(self.session, self.kind, &self.opened_at, &text);
@@ -124,7 +124,7 @@ impl OpenReceipt {
 }
 
 impl Receipt {
-    /// A receipt for a session that says nothing yet but what its loops are.
+    /// Returns a receipt for a session, with its loops only.
     #[doc(hidden)]
     pub fn of(
         read: &dyn StoreRead,
@@ -135,7 +135,7 @@ impl Receipt {
         Ok(Self::of_loops(session, reason, read.loops(key)?))
     }
 
-    /// A receipt that says only what these loops are.
+    /// Returns a receipt with these loops only.
     pub fn of_loops(session: SessionId, reason: Option<&str>, loops: Vec<super::LoopRow>) -> Self {
         let digest = |row: super::LoopRow| LoopDigest {
             messages: row.totals.next_seq,
@@ -188,46 +188,46 @@ impl Receipt {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read(row: &ReceiptRow) -> Option<Self> {
-        let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
-        sealed.receipt.read().ok()
+        let stored: StoredReceipt = serde_json::from_str(&row.detail).ok()?;
+        stored.receipt.read().ok()
     }
 }
 
-/// Whether a receipt says what it said when it was closed; `None` if it is open or of another form.
+/// Returns `true` if a receipt is unchanged since it was closed; `None` if it is open or of another form.
 pub fn is_genuine(row: &ReceiptRow) -> Option<bool> {
-    let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
-    Some(digest(row).is_some_and(|digest| hex::encode(digest) == sealed.digest))
+    let stored: StoredReceipt = serde_json::from_str(&row.detail).ok()?;
+    Some(digest(row).is_some_and(|digest| hex::encode(digest) == stored.digest))
 }
 
-/// Returns the digest of what a receipt says; `None` if it is open or of another form.
+/// Returns the digest of a receipt's content; `None` if it is open or of another form.
 #[doc(hidden)]
 pub fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
-    let sealed: Sealed = serde_json::from_str(&row.detail).ok()?;
-    let text = sealed.receipt.as_str();
+    let stored: StoredReceipt = serde_json::from_str(&row.detail).ok()?;
+    let text = stored.receipt.as_str();
     Some(digest_of(row.session, &row.kind, &row.opened_at, text))
 }
 
-/// Closes an opened receipt of a session with what another database's receipt says; `false` if that is
-/// of another form.
+/// Closes an open receipt of a session with the content of another database's receipt; returns `false` if
+/// that receipt is of another form.
 ///
 /// # Errors
-/// If the store refuses.
+/// If the store fails.
 #[doc(hidden)]
 pub fn seal(
     write: &mut dyn StoreWrite,
     (opened, session): (i64, SessionKey),
     row: &ReceiptRow,
 ) -> StoreResult<bool> {
-    let Ok(sealed_receipt) = serde_json::from_str::<Sealed>(&row.detail) else {
+    let Ok(stored) = serde_json::from_str::<StoredReceipt>(&row.detail) else {
         return Ok(false);
     };
-    let text = sealed_receipt.receipt.as_str();
+    let text = stored.receipt.as_str();
     let digest = digest_of(session, &row.kind, &row.opened_at, text);
     close(write, opened, text, digest)?;
     Ok(true)
 }
 
-/// Notes a receipt in the chain of all receipts, and closes it.
+/// Records a receipt in the chain of all receipts, and closes it.
 fn close(write: &mut dyn StoreWrite, key: i64, text: &str, digest: [u8; 32]) -> StoreResult<()> {
     write.note_audit(RECEIPTS, &AuditEntry::new(AuditKind::Receipt, digest))?;
     let digest = hex::encode(digest);

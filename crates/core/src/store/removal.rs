@@ -1,10 +1,10 @@
-//! What removes content: redaction, pruning, erasing; and what moves it: archiving. Each leaves a
+//! Writes that remove content (redaction, pruning, erasing) or move it (archiving). Each leaves a
 //! receipt.
 //!
-//! The triggers let content of a session go only while a receipt of that session is open, so
+//! The triggers allow the removal of content only while a receipt of its session is open, so
 //! everything here is called between [`WriteReceipts::open_receipt`] and
-//! [`WriteReceipts::close_receipt`], in one transaction. What is removed may be in the file for as long
-//! as its pages are not written anew: [`WriteReceipts::note_scrub`] remembers that.
+//! [`WriteReceipts::close_receipt`], in one transaction. Removed bytes may stay in the file until its
+//! pages are rewritten: [`WriteReceipts::note_scrub`] records that.
 
 use super::packs::Pack;
 use super::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
@@ -13,29 +13,29 @@ use super::{BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, Sto
 /// Texts that were changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextsChanged {
-    /// How many, by table and column.
+    /// The number of changed texts, by table and column.
     pub counts: std::collections::BTreeMap<&'static str, u64>,
 }
 
-/// What went with a session.
+/// The rows that were removed with a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionRemoved {
-    /// Rows by table; those without any are left out.
+    /// The number of rows by table; tables without any are left out.
     pub rows: std::collections::BTreeMap<&'static str, u64>,
-    /// Blobs that other sessions show too, and that so stay.
+    /// The number of blobs that stay because other sessions show them too.
     pub shared_blobs: u64,
 }
 
 /// The state of the bytes of removed content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scrubbed {
-    /// There was nothing to do.
+    /// There were no bytes to remove.
     Clean,
-    /// They are gone.
+    /// The bytes are gone.
     Done,
-    /// They are gone from the file, and still in its log: somebody reads an older state.
+    /// The bytes are gone from the file, but still in its log: a reader uses an older snapshot.
     InLog,
-    /// They are in no row; a server may have them in pages that it has not used again, in its log and in
+    /// No row contains the bytes; a server may have them in pages that it has not reused, in its log and in
     /// its backups.
     OnServer,
 }
@@ -43,7 +43,7 @@ pub enum Scrubbed {
 /// Writes receipts of removals.
 pub trait WriteReceipts {
     /// Opens a receipt of a kind (`erase`, `redact`, `prune`, `archive`) for a session: from now on its content
-    /// may go.
+    /// can be removed.
     fn open_receipt(
         &mut self,
         session: SessionKey,
@@ -51,30 +51,30 @@ pub trait WriteReceipts {
         opened_at: &str,
     ) -> StoreResult<i64>;
 
-    /// Closes a receipt and writes what it says.
+    /// Closes a receipt and writes its content.
     fn close_receipt(&mut self, key: i64, detail: &str) -> StoreResult<()>;
 
-    /// Remembers that bytes of what was removed may be in the file.
+    /// Records that removed bytes may still be in the file.
     fn note_scrub(&mut self) -> StoreResult<()>;
 }
 
 /// Removes sessions and kept files.
 pub trait RemoveSessions {
-    /// Removes a session with all that belongs to it, but for kept files.
+    /// Removes a session with all rows that belong to it, except kept files.
     fn remove_session(&mut self, session: SessionKey) -> StoreResult<SessionRemoved>;
 
-    /// Removes a kept file, whole: no part of it could be given back as it was. Returns how many of its
-    /// parts stay, as other kept files hold them too.
+    /// Removes a kept file, whole: without one part it could not be returned unchanged. Returns the number of
+    /// its parts that stay, as other kept files have them too.
     fn remove_source(&mut self, source: SourceKey) -> StoreResult<u64>;
 
-    /// Notes that a kept file, which stays for others, is no longer one of a session.
+    /// Removes a kept file from a session; the file stays for others.
     fn unlink_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()>;
 }
 
 /// Changes texts that are not messages.
 pub trait ChangeTexts {
-    /// Replaces the texts, ids apart, for which `change` returns another one; digests that hold them are derived
-    /// anew. Refused if such a digest did not fit before.
+    /// Replaces the texts, except ids, for which `change` returns another one, and derives their digests again.
+    /// Fails if such a digest did not match before.
     fn change_texts(
         &mut self,
         session: SessionKey,
@@ -84,8 +84,8 @@ pub trait ChangeTexts {
 
 /// Rewrites messages and blocks that a redaction changes.
 pub trait RedactMessages {
-    /// Writes what a message says now. Its digest and its place in the chain stay, the salt goes; the
-    /// digest of `new` is noted beside it. If it is archived, its whole pack is taken apart first.
+    /// Writes the redacted content of a message. Its digest and its place in the chain stay, and the salt is
+    /// removed; the digest of `new` is recorded in addition. The pack of an archived message is unpacked first.
     fn redact_message(
         &mut self,
         place: MessagePlace,
@@ -93,10 +93,10 @@ pub trait RedactMessages {
         receipt: i64,
     ) -> StoreResult<()>;
 
-    /// Notes that an owner no longer shows a blob, which goes if nothing else shows it.
+    /// Removes a blob from an owner; the blob is deleted if nothing else shows it.
     fn forget_blob(&mut self, owner: BlobOwner, name: &[u8; 32]) -> StoreResult<()>;
 
-    /// Writes the size of a quote, whose original says something else now.
+    /// Writes the size of a quote whose original was changed.
     fn resize_quote(
         &mut self,
         block: BlockKey,
@@ -104,21 +104,20 @@ pub trait RedactMessages {
         quote: &StoredMessage,
     ) -> StoreResult<()>;
 
-    /// Writes the sizes of a block and derives its digest anew. Refused if that did not fit before.
+    /// Writes the sizes of a block and derives its digest again. Fails if the digest did not match before.
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()>;
 }
 
 /// Moves the content of messages into packs and back.
 pub trait MovePacks {
-    /// Moves the content of messages out of their rows and into a pack. Refused if one of them is not
-    /// there.
+    /// Moves the content of messages out of their rows and into a pack. Fails if one of them has no content.
     fn put_pack(&mut self, loop_key: LoopKey, pack: &Pack) -> StoreResult<()>;
 
     /// Moves the content of the pack that begins with message `first` back into the rows.
     fn take_pack(&mut self, loop_key: LoopKey, first: u32) -> StoreResult<()>;
 }
 
-/// What can be done while content is removed.
+/// The operations of a transaction that removes content.
 pub trait StoreRemove:
     StoreScan + WriteReceipts + RemoveSessions + ChangeTexts + RedactMessages + MovePacks
 {

@@ -1,4 +1,4 @@
-//! Which loops a rollup covers beside its own.
+//! The loops that a rollup covers in addition to its own.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -8,22 +8,22 @@ use super::rows::{BlockCore, BlockRow, LoopKey};
 use super::{StoreError, StoreRead, StoreResult};
 use crate::model::Role;
 
-/// Returns the loops before its own that a rollup covers and that the one which it extends does not, each
-/// with the last sequence and the last turn that it covers.
+/// Returns the earlier loops that a rollup covers and that the rollup which it extends does not, each with
+/// the last covered sequence and turn.
 pub fn added_loops(
     read: &(impl StoreRead + ?Sized),
     block: &BlockCore,
 ) -> StoreResult<Vec<(LoopKey, u32, u32)>> {
     let mut added: BTreeMap<LoopKey, (u32, u32)> = BTreeMap::new();
     for row in read.coverage(block.key)? {
-        // A loop of which something is quoted has several rows, in order.
+        // A loop with quoted messages has several rows, in order.
         if let (Some((_, seq)), Some((_, turn))) = (row.seqs, row.turns)
             && row.loop_key != block.loop_key
         {
             added.insert(row.loop_key, (seq, turn));
         }
     }
-    // Keys fall, so that the way back cannot be a circle.
+    // Keys fall, so that the way back cannot be a cycle.
     let (mut key, mut before) = (block.key, block.extends);
     while let Some(earlier) = before.filter(|before| *before < key && !added.is_empty()) {
         let row = read.block_by_key(earlier)?;
@@ -44,7 +44,7 @@ pub fn tokens_of_others(read: &(impl StoreRead + ?Sized), rollup: &BlockRow) -> 
     Ok(rollup.tokens_covered.saturating_sub(own))
 }
 
-/// Returns the tokens of the first `turns` turns of a loop, as far as the sequence `end`.
+/// Returns the tokens of the first `turns` turns of a loop, up to the sequence `end`.
 pub fn tokens_to(
     read: &(impl StoreRead + ?Sized),
     loop_key: LoopKey,

@@ -1,4 +1,4 @@
-//! What the tables hold, as plain values. Keys are a backend's own integers.
+//! The rows of the tables, as plain values. Keys are a backend's own integers.
 
 mod blocks;
 mod loop_meta;
@@ -20,7 +20,7 @@ pub use sources::*;
 
 pub use crate::model::{Layout, Size, Turns};
 
-// The default of a key stands in a row that is not stored yet.
+// A row that is not stored yet has the default key.
 macro_rules! key {
     ($($(#[$meta:meta])* $name:ident),* $(,)?) => {$(
         $(#[$meta])*
@@ -51,7 +51,7 @@ key! {
 }
 
 impl SessionKey {
-    /// Returns the number. A session that was erased and began again has another one.
+    /// Returns the number. A session that was erased and created again has another number.
     pub fn get(self) -> i64 {
         self.0
     }

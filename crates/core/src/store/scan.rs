@@ -1,7 +1,7 @@
-//! Reading everything that is stored, row by row, for `verify`.
+//! Reads everything that is stored, row by row, for `verify`.
 //!
-//! Lists hold keys only and each row is read by itself, so that a row which cannot be read is one
-//! finding and the rest is still looked at.
+//! Lists contain keys only and each row is read by itself, so that a row which cannot be read is one
+//! finding and the rest is still checked.
 
 use std::ops::Range;
 
@@ -15,10 +15,10 @@ use super::rows::{
 };
 use super::{ReceiptRow, StoreRead};
 
-/// How many messages [`ScanPacks::unpacked`] looks at.
+/// The number of messages that [`ScanPacks::unpacked`] reads at most.
 pub const MOST_UNPACKED: u32 = 4096;
 
-/// Who shows a blob.
+/// The message or block that shows a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlobOwner {
     /// A message, by its loop and sequence.
@@ -27,7 +27,7 @@ pub enum BlobOwner {
     Block(BlockKey),
 }
 
-/// One stored message.
+/// The place of a stored message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessagePlace {
     /// A message, by its loop and sequence.
@@ -36,51 +36,51 @@ pub enum MessagePlace {
     InBlock(BlockKey, u32),
 }
 
-/// How a text is read when it is redacted.
+/// The form in which a text is redacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextForm {
-    /// As it stands.
+    /// As plain text.
     Text,
     /// As JSON.
     Json,
     /// As JSON in which the ids of sessions and loops stay.
     Meta,
-    /// As the key of an append: one that holds a secret is replaced whole, by a digest under which the append is
+    /// As the key of an append: a key with a secret is replaced whole, by a digest under which the append is
     /// found again.
     AppendKey,
-    /// Not at all: an id, which stays.
+    /// Not redacted: an id.
     Id,
 }
 
 /// A text beside the messages.
 #[derive(Clone, Copy, Debug)]
 pub struct TextCell<'a> {
-    /// Where it stands: table and column.
+    /// The table and the column of the text.
     pub place: &'static str,
-    /// How it is read.
+    /// The form in which the text is redacted.
     pub form: TextForm,
     /// The text.
     pub text: &'a str,
 }
 
-/// Sessions that hang together with another one by their loops, each list in the order of keys.
+/// The sessions that are linked to another one by their loops, each list in the order of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Continuations {
-    /// Those that go on from a loop of it.
+    /// The sessions that continue a loop of it.
     pub by: Vec<SessionKey>,
-    /// Those from a loop of which it goes on.
+    /// The sessions of which it continues a loop.
     pub of: Vec<SessionKey>,
 }
 
-/// Looks at all rows of sessions.
+/// Reads all rows of sessions.
 pub trait ScanSessions {
     /// Returns the keys of all sessions.
     fn session_keys(&self) -> StoreResult<Vec<SessionKey>>;
 
-    /// Returns the sessions that go on from a loop of this one, and those of which it goes on from a loop.
+    /// Returns the sessions that continue a loop of this one, and the sessions of which this one continues a loop.
     fn continuations(&self, session: SessionKey) -> StoreResult<Continuations>;
 
-    /// Visits every text of a session that is no message.
+    /// Visits every text of a session outside its messages.
     fn texts(
         &self,
         session: SessionKey,
@@ -88,13 +88,13 @@ pub trait ScanSessions {
     ) -> StoreResult<()>;
 }
 
-/// Looks at all rows of loops.
+/// Reads all rows of loops.
 pub trait ScanLoops {
     /// Returns the keys of a session's loops in the order of their creation.
     fn loop_keys(&self, session: SessionKey) -> StoreResult<Vec<LoopKey>>;
 }
 
-/// Looks at all rows of messages.
+/// Reads all rows of messages.
 pub trait ScanMessages {
     /// Returns the first number from `from` on with which a turn is stored.
     fn next_turn(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>>;
@@ -102,13 +102,13 @@ pub trait ScanMessages {
     /// Returns the first sequence from `from` on with which a message is stored.
     fn next_message(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<u32>>;
 
-    /// Returns what is left of a redacted message, `None` if it was not redacted.
+    /// Returns the remainder of a redacted message; `None` if it was not redacted.
     fn redaction(&self, place: MessagePlace) -> StoreResult<Option<Redaction>>;
 }
 
-/// Looks at all rows of blobs.
+/// Reads all rows of blobs.
 pub trait ScanBlobs {
-    /// Returns the names of the blobs that are noted for an owner.
+    /// Returns the names of the blobs that are recorded for an owner.
     fn blobs_of(&self, owner: BlobOwner) -> StoreResult<Vec<[u8; 32]>>;
 
     /// Returns the first key of a blob after `after`.
@@ -118,12 +118,12 @@ pub trait ScanBlobs {
     fn blob_row(&self, key: i64) -> StoreResult<StoredBlob>;
 }
 
-/// Looks at all rows of compaction runs, their undos and redos.
+/// Reads all rows of compaction runs, their undos and redos.
 pub trait ScanRuns {
     /// Returns the keys of a session's runs in order.
     fn run_keys(&self, session: SessionKey) -> StoreResult<Vec<RunKey>>;
 
-    /// Returns a run and its stored digest; `None`: it is open.
+    /// Returns a run and its stored digest; the digest is `None` while the run is open.
     fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, Option<[u8; 32]>)>;
 
     /// Returns the stored digests of a run's blocks, in the order of their keys.
@@ -136,7 +136,7 @@ pub trait ScanRuns {
     fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])>;
 }
 
-/// Looks at all rows of pins.
+/// Reads all rows of pins.
 pub trait ScanPins {
     /// Returns the keys of a session's pins in order.
     fn pin_keys(&self, session: SessionKey) -> StoreResult<Vec<PinKey>>;
@@ -145,16 +145,16 @@ pub trait ScanPins {
     fn pin_and_digest(&self, key: PinKey) -> StoreResult<(PinRow, [u8; 32])>;
 }
 
-/// Looks at all rows of the hides of sessions.
+/// Reads all rows of the hides of sessions.
 pub trait ScanHides {
-    /// Returns the keys of what hid a session and brought it back, in order.
+    /// Returns the keys of a session's hides, in order.
     fn hide_keys(&self, session: SessionKey) -> StoreResult<Vec<HideKey>>;
 
-    /// Returns one of these and its stored digest.
+    /// Returns a hide and its stored digest.
     fn hide_and_digest(&self, key: HideKey) -> StoreResult<(HideRow, [u8; 32])>;
 }
 
-/// Looks at all rows of blocks.
+/// Reads all rows of blocks.
 pub trait ScanBlocks {
     /// Returns the keys of the blocks on a loop, oldest generation first.
     fn block_keys(&self, loop_key: LoopKey) -> StoreResult<Vec<BlockKey>>;
@@ -163,7 +163,7 @@ pub trait ScanBlocks {
     fn block_and_digest(&self, key: BlockKey) -> StoreResult<(BlockRow, [u8; 32])>;
 }
 
-/// Looks at all rows of manifests.
+/// Reads all rows of manifests.
 pub trait ScanManifests {
     /// Returns the keys of a session's manifests in order.
     fn manifest_keys(&self, session: SessionKey) -> StoreResult<Vec<ManifestKey>>;
@@ -172,7 +172,7 @@ pub trait ScanManifests {
     fn manifest_and_digest(&self, key: ManifestKey) -> StoreResult<(ManifestRow, [u8; 32])>;
 }
 
-/// Looks at all rows of the audit chain.
+/// Reads all rows of the audit chain.
 pub trait ScanAudit {
     /// Returns the audit chain of a session.
     fn audit_chain(&self, session: SessionKey) -> StoreResult<AuditChain>;
@@ -180,11 +180,11 @@ pub trait ScanAudit {
     /// Returns the audit chain of all receipts; where tenants are kept apart, one of each.
     fn receipt_chains(&self) -> StoreResult<Vec<AuditChain>>;
 
-    /// Returns what a head stands for, compressed; `None` if that is not here.
+    /// Returns the compressed content of a head; `None` if it is not stored here.
     fn head(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>>;
 }
 
-/// Looks at all rows of imports and kept files.
+/// Reads all rows of imports and kept files.
 pub trait ScanSources {
     /// Returns the keys of the notes of a session's imports in order.
     fn import_keys(&self, session: SessionKey) -> StoreResult<Vec<i64>>;
@@ -195,14 +195,14 @@ pub trait ScanSources {
     /// Returns the keys of all kept files.
     fn source_keys(&self) -> StoreResult<Vec<SourceKey>>;
 
-    /// Returns the sessions that a kept file holds something of.
+    /// Returns the sessions that a kept file contains messages of.
     fn sessions_of(&self, source: SourceKey) -> StoreResult<Vec<SessionKey>>;
 
     /// Returns the kept file with this key.
     fn source_row(&self, key: SourceKey) -> StoreResult<SourceRow>;
 }
 
-/// Looks at all rows of packs of archived messages.
+/// Reads all rows of packs of archived messages.
 pub trait ScanPacks {
     /// Returns the pack that holds an archived message.
     fn pack_at(&self, loop_key: LoopKey, seq: u32) -> StoreResult<Option<PackRow>>;
@@ -213,21 +213,21 @@ pub trait ScanPacks {
     /// Returns the compressed content of the pack that begins with message `first`.
     fn pack_content(&self, loop_key: LoopKey, first: u32) -> StoreResult<Vec<u8>>;
 
-    /// Returns what the views tell of archived messages, by sequence.
+    /// Returns the fields that the views show of archived messages, by sequence.
     fn packed_heads(&self, loop_key: LoopKey, seqs: Range<u32>) -> StoreResult<Vec<(u32, String)>>;
 
-    /// Returns the first messages from `from` on that follow each other and whose rows hold their
-    /// content, at most [`MOST_UNPACKED`] of them.
+    /// Returns the first consecutive messages from `from` on whose rows contain their content, at most
+    /// [`MOST_UNPACKED`] of them.
     fn unpacked(&self, loop_key: LoopKey, from: u32) -> StoreResult<Option<Range<u32>>>;
 }
 
-/// Looks at all rows of receipts.
+/// Reads all rows of receipts.
 pub trait ScanReceipts {
     /// Returns all receipts in order.
     fn receipts(&self) -> StoreResult<Vec<ReceiptRow>>;
 }
 
-/// What `verify` reads within one snapshot beside [`StoreRead`].
+/// The reads of `verify` within one snapshot, in addition to [`StoreRead`].
 pub trait StoreScan:
     StoreRead
     + ScanSessions
@@ -244,6 +244,6 @@ pub trait StoreScan:
     + ScanPacks
     + ScanReceipts
 {
-    /// Describes rows that belong to nothing, at most `limit` of each table.
+    /// Describes rows without an owner, at most `limit` of each table.
     fn strays(&self, limit: u32) -> StoreResult<Vec<String>>;
 }

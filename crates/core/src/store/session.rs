@@ -1,4 +1,4 @@
-//! Beginning sessions, loops and forks.
+//! Creates sessions, loops and forks; hides sessions.
 
 use std::ops::ControlFlow;
 
@@ -11,19 +11,19 @@ use crate::model::{
     ContinuationKind, LoopId, LoopRecord, LoopStatus, MAX_ID_BYTES, Session, SessionId, Time,
 };
 
-/// The `parent_turn` of a loop whose chain holds no turn of its parent.
+/// The `parent_turn` of a loop whose chain has no turn of its parent.
 pub const NO_TURN: i64 = -1;
 
-/// The field of a loop's document that says within which message of `parent_turn` its chain leaves the parent.
+/// The field of a loop's document with the last message of `parent_turn` that belongs to its chain.
 const PARENT_SEQ: &str = "parent_seq";
 
-/// How many digits the id of a hidden session has behind the one that it had.
+/// The number of digits that are appended to the id of a hidden session.
 const HIDDEN_DIGITS: usize = 8;
 
-/// Adds a session without loops: these come one by one, by [`create_loop`].
+/// Adds a session without loops; [`create_loop`] adds these one by one.
 ///
 /// # Errors
-/// If a session with this id is there already, or `session` has loops.
+/// If a session with this id exists already, or `session` has loops.
 ///
 /// # Examples
 /// ```
@@ -72,19 +72,19 @@ pub fn create_session(
     write.insert_session(&row)
 }
 
-/// What people know a session by.
+/// The labels by which people recognise a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionLabels {
-    /// A title; `None`: it stays as it is.
+    /// The new title; unchanged if `None`.
     pub title: Option<String>,
-    /// The folder that the agent works in; `None`: it stays as it is.
+    /// The new folder that the agent works in; unchanged if `None`.
     pub project: Option<String>,
 }
 
-/// Gives a session a title, or notes the folder that its agent works in.
+/// Sets the title of a session, or the folder that its agent works in.
 ///
 /// # Errors
-/// If the session is not there, or the store fails.
+/// If the session does not exist, or the store fails.
 pub fn label(
     write: &mut dyn StoreWrite,
     session: SessionKey,
@@ -102,11 +102,11 @@ pub fn label(
     Ok(())
 }
 
-/// Hides a session: it is in no list and no search any more, and the id may be used again. It stays as it
-/// is under an id of its own, which is returned.
+/// Hides a session from lists and search, and frees its id. The session is kept unchanged under another
+/// id, which is returned.
 ///
 /// # Errors
-/// If it is hidden already, somebody drives a loop of it, or the store refuses.
+/// If the session is hidden already, one of its loops is leased, or the store fails.
 ///
 /// # Examples
 /// ```
@@ -142,15 +142,15 @@ pub fn hide(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<Sess
     for key in driven {
         super::lease::ensure_unleased(write, key, super::lease::now())?;
     }
-    let id = own_id(write, &row.session_id)?;
+    let id = free_id(write, &row.session_id)?;
     rename(write, row, id.clone(), true)?;
     Ok(id)
 }
 
-/// Brings a hidden session back, under an id that no other session has.
+/// Shows a hidden session again, under an id that no other session has.
 ///
 /// # Errors
-/// If it is not hidden, another session has the id, or the store refuses.
+/// If the session is not hidden, another session has the id, or the store fails.
 pub fn unhide(write: &mut dyn StoreWrite, session: SessionKey, id: &SessionId) -> StoreResult<()> {
     let row = write.session_by_key(session)?;
     if !is_hidden(write, session)? {
@@ -163,7 +163,7 @@ pub fn unhide(write: &mut dyn StoreWrite, session: SessionKey, id: &SessionId) -
     rename(write, row, id.clone(), false)
 }
 
-/// Whether a session is hidden.
+/// True if a session is hidden.
 ///
 /// # Errors
 /// If the store fails.
@@ -194,11 +194,11 @@ fn rename(
         tick: row.tick + 1,
         at: Time::now().as_str().to_owned(),
     };
-    // What comes after it is later in any copy: one that takes over the row alone has not all of it.
+    // A tick later than the row's: a copy that takes over the row alone is seen to be incomplete.
     apply_hide(write, row, &hide, hide.tick + 1)
 }
 
-/// Hides a session or brings it back as `hide` says; its clock shows `tick` then.
+/// Hides a session or shows it again, as the row `hide` records, and sets the session's clock to `tick`.
 #[doc(hidden)]
 pub fn apply_hide(
     write: &mut dyn StoreWrite,
@@ -207,20 +207,20 @@ pub fn apply_hide(
     tick: Tick,
 ) -> StoreResult<()> {
     write.insert_hide(row.key, hide)?;
-    // Its own document names it too.
-    let mut said: Session = super::codec::from_json(&row.meta)?;
-    said.session_id = hide.session_id.clone();
+    // The session's document contains its id too.
+    let mut document: Session = super::codec::from_json(&row.meta)?;
+    document.session_id = hide.session_id.clone();
     let row = SessionRow {
         tick,
         session_id: hide.session_id.clone(),
-        meta: super::codec::to_json(&said)?,
+        meta: super::codec::to_json(&document)?,
         ..row
     };
     write.update_session(&row)
 }
 
 /// Returns an id that no session has, and that none in another database is likely to have.
-fn own_id(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionId> {
+fn free_id(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionId> {
     loop {
         let random = LoopId::generate().to_string();
         let end = random.len().saturating_sub(HIDDEN_DIGITS);
@@ -237,12 +237,12 @@ fn own_id(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionId> {
     }
 }
 
-/// Takes over what `session` says of itself.
+/// Copies the metadata of `session` into a row.
 ///
 /// The document keeps its times to the letter; the columns hold the instants, which lists are ordered by.
 ///
 /// # Errors
-/// If it cannot be written as JSON.
+/// If the metadata cannot be written as JSON.
 pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<()> {
     row.agent_id = session.agent_id.clone();
     row.created_at = session.created_at.as_ref().and_then(Time::sortable);
@@ -251,13 +251,13 @@ pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<
     Ok(())
 }
 
-/// Begins a loop without messages: these are appended.
+/// Creates a loop without messages: these are appended later.
 ///
-/// Without a `parent_turn` the chain of the loop holds everything that the parent has now, with
-/// [`NO_TURN`] nothing of it. A parent that is not in this session is only noted.
+/// Without a `parent_turn` the chain of the loop has everything that the parent has now, with
+/// [`NO_TURN`] nothing of it. A parent that is not in this session is only recorded by its id.
 ///
 /// # Errors
-/// If the loop is there already, `parent_turn` is beyond the parent's last turn, or `record` has messages,
+/// If the loop exists already, `parent_turn` is beyond the parent's last turn, or `record` has messages,
 /// turns, events or a block.
 ///
 /// # Examples
@@ -271,7 +271,7 @@ pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<
 /// let loops = store::write(&store, |write| {
 ///     let key = session::create_session(write, &new, None, None)?;
 ///     session::create_loop(write, key, &LoopRecord::new(first.clone(), None))?;
-///     // It goes on from the first.
+///     // It continues the first.
 ///     session::create_loop(write, key, &LoopRecord::new(second, Some(first)))?;
 ///     write.loops(key)
 /// })?;
@@ -294,7 +294,7 @@ pub fn create_loop(
     add_loop(write, session, record, parent.as_deref())
 }
 
-/// Refuses a record with content: it would be kept as metadata, where nothing reads it.
+/// Rejects a record with content, which would be kept as metadata that nothing reads.
 fn ensure_empty(record: &LoopRecord) -> StoreResult<()> {
     let parts = [
         (record.messages.len(), "messages"),
@@ -312,7 +312,7 @@ fn ensure_empty(record: &LoopRecord) -> StoreResult<()> {
     }
 }
 
-/// Begins a loop that is not there yet, below its parent as it is now.
+/// Creates a loop that does not exist yet, as a child of its parent as it is now.
 ///
 /// # Errors
 /// If `parent_turn` is beyond the parent's last turn.
@@ -329,8 +329,8 @@ pub fn add_loop(
     Ok(row.core.key)
 }
 
-/// The same for who has read what changes of its session, and writes that afterwards: `owner`, where the clock
-/// is raised and the loop becomes the current one.
+/// Adds a loop as [`add_loop`] does, for a caller that has read the activity of the session and writes it
+/// afterwards: in `owner`, the clock is raised and the loop becomes the current one.
 ///
 /// # Errors
 /// As [`add_loop`].
@@ -366,25 +366,26 @@ pub(crate) fn add_loop_to(
     Ok(row)
 }
 
-/// A loop from the middle of another one.
+/// A fork: a loop that continues from the middle of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fork {
     /// Its id.
     pub loop_id: LoopId,
     /// The last turn of the parent that belongs to its chain.
     pub turn: u32,
-    /// The last message of that turn that does; `None`: the whole turn.
+    /// The last message of that turn that belongs to it; the whole turn if `None`.
     pub seq: Option<u32>,
-    /// Which branch it is.
+    /// The name of the branch.
     pub tag: String,
 }
 
-/// Begins a branch after a complete turn of a loop, or after a message of a turn. It is one row: what the parent holds up to that
-/// turn, and the blocks that were active then, are read through it. It becomes the current loop.
+/// Creates a branch after a complete turn of a loop, or after a message of a turn. The branch is one row:
+/// the parent's messages up to that turn, and the blocks that were active then, are read through it. It
+/// becomes the current loop.
 ///
 /// # Errors
-/// If the parent has no such turn, if that is still in flight, or if the session has a loop of this
-/// id.
+/// If the parent has no such turn, if the turn is still in flight, or if the session has a loop with
+/// this id.
 ///
 /// # Examples
 /// ```
@@ -487,13 +488,13 @@ pub fn parent_seq(record: &LoopRecord) -> Option<i64> {
     record.extra.get(PARENT_SEQ)?.read().ok()
 }
 
-/// Lets a record's chain leave its parent after a message, within a turn.
+/// Sets the message after which a record's chain leaves its parent, within a turn.
 pub fn set_parent_seq(record: &mut LoopRecord, seq: u32) {
     let seq = serde_json::Value::from(seq);
     record.extra.insert(PARENT_SEQ, seq.into());
 }
 
-/// Lets a record's chain hold the whole turn.
+/// Removes that message, so that the record's chain has the whole turn.
 pub fn forget_parent_seq(record: &mut LoopRecord) {
     record.extra.remove(PARENT_SEQ);
 }
@@ -517,7 +518,7 @@ pub fn part_of(
             parent.loop_id
         )));
     };
-    // More may come to a turn in flight; to any other, nothing that would be shown.
+    // A turn in flight may grow; nothing that is shown is added to any other.
     let mut is_end = turn < parent.totals.complete;
     read.sizes(parent.key, seq.saturating_add(1)..end, &mut |message| {
         is_end = false;
@@ -527,10 +528,10 @@ pub fn part_of(
     Ok((!is_end).then_some(seq))
 }
 
-/// Takes over what `record` says of itself, and returns what is stored beside the row.
+/// Copies the metadata of `record` into a row, and returns the document that is stored with it.
 ///
 /// # Errors
-/// If it cannot be written as JSON.
+/// If the metadata cannot be written as JSON.
 pub fn describe_loop(row: &mut LoopRow, record: &LoopRecord) -> StoreResult<LoopMeta> {
     let text = |time: &Option<Time>| time.as_ref().map(|time| time.as_str().to_owned());
     row.kind = super::codec::to_json(&kind_of(record))?;
@@ -544,11 +545,11 @@ fn kind_of(record: &LoopRecord) -> ContinuationKind {
     record.continuation_kind.clone().unwrap_or_default()
 }
 
-/// Returns the name that the ids of a session's runs are made with: its own, and how many sessions had that
-/// id before and are hidden now, as those may have runs of the same transcript.
+/// Returns the name that the ids of a session's runs are made with: its id, and the number of hidden
+/// sessions that had that id before, as these may have runs of the same transcript.
 ///
 /// # Errors
-/// What the store returns.
+/// If the store fails.
 pub fn run_owner(read: &dyn StoreRead, id: &SessionId) -> StoreResult<String> {
     Ok(match read.renamed_from(id)?.len() {
         0 => id.to_string(),
@@ -556,7 +557,7 @@ pub fn run_owner(read: &dyn StoreRead, id: &SessionId) -> StoreResult<String> {
     })
 }
 
-/// Changes what a loop says of itself.
+/// Changes the metadata of a loop.
 #[doc(hidden)]
 pub fn edit_loop(
     write: &mut dyn StoreWrite,

@@ -1,9 +1,9 @@
-//! Keeping the files that sessions were imported from, byte for byte.
+//! The files that sessions were imported from, kept byte for byte.
 //!
 //! A file is kept as parts of at most 1 MiB, each compressed and named by its SHA-256. A file that
-//! comes again is compared part by part: what is there stays, what was appended is added. One that
-//! was rewritten in its place is rewritten from the first part that differs. Neither way ever holds
-//! more than a part in memory.
+//! is imported again is compared part by part: equal parts stay, and appended ones are added. A file that
+//! was rewritten in place is rewritten from the first part that differs. Neither way needs more than a
+//! part in memory.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -16,23 +16,23 @@ use super::rows::{SourceKey, SourcePart, SourcePiece, SourceRow};
 use super::{SessionKey, SessionStore, StoreError, StoreRead, StoreResult, StoreWrite};
 use crate::model::SessionId;
 
-/// The most bytes of a part.
+/// The largest size of a part.
 pub const MAX_PART_BYTES: usize = 1 << 20;
-/// A last part smaller than this is written anew with what comes after it: a file that grows line
-/// by line must not become a part for each line.
+/// A last part smaller than this is written again together with the appended bytes: a file that grows
+/// line by line must not become a part for each line.
 const MIN_PART_BYTES: u64 = 64 << 10;
 
-/// How hard parts are compressed. More costs an import twice the time and saves a tenth of the bytes.
+/// The compression level of parts. A higher one costs an import twice the time and saves a tenth of the bytes.
 const LEVEL: u32 = 3;
 
-/// A file that can be read again from any place.
+/// A file that can be read again from any position.
 pub trait SourceFile: Read + Seek {}
 impl<T: Read + Seek + ?Sized> SourceFile for T {}
 
-/// Why a source was not kept or given back.
+/// An error on keeping or returning a source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The store refused, or is damaged.
+    /// The store failed, or is damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The file could not be read, or written.
@@ -40,9 +40,9 @@ pub enum SourceError {
     Io(#[from] io::Error),
 }
 
-/// Keeps a file for the sessions that it holds something of.
+/// Keeps a file for the sessions that it contains messages of.
 ///
-/// Of a file that is an earlier state of one that is kept already, nothing is new.
+/// Nothing is added for a file that is an earlier state of a kept one.
 ///
 /// # Errors
 /// If the file cannot be read or the store refuses.
@@ -57,19 +57,19 @@ pub fn keep(
     keep_packed(write, file, none, format, path, sessions)
 }
 
-/// Parts of a file that were packed ahead, from its first on, in order.
-pub type Pieces<'a> = dyn Iterator<Item = io::Result<SourcePiece>> + 'a;
+/// Parts of a file that were packed beforehand, from the first on, in order.
+pub type SourcePieces<'a> = dyn Iterator<Item = io::Result<SourcePiece>> + 'a;
 
-/// Keeps a file as [`keep`] does; if it is new, `pieces` are taken as far as they go.
+/// Keeps a file as [`keep`] does; for a new file, the packed `pieces` are used as far as they reach.
 pub fn keep_packed(
     write: &mut dyn StoreWrite,
     file: &mut dyn SourceFile,
-    pieces: &mut Pieces<'_>,
+    pieces: &mut SourcePieces<'_>,
     format: &str,
     path: &str,
     sessions: &[SessionKey],
 ) -> Result<(), SourceError> {
-    let key = match known(write, file, format, path, sessions)? {
+    let key = match find_kept(write, file, format, path, sessions)? {
         Some((row, place)) => {
             if let Some(place) = place {
                 rewrite(write, file, row.clone(), path, place)?;
@@ -100,7 +100,7 @@ pub fn keep_packed(
 /// Returns the files that are kept for a session, oldest first.
 ///
 /// # Errors
-/// If the session is not there, or the store fails.
+/// If the session does not exist, or the store fails.
 pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec<SourceRow>> {
     super::read(store, |read| {
         let row = read.session(session)?;
@@ -112,7 +112,7 @@ pub fn sources(store: &dyn SessionStore, session: &SessionId) -> StoreResult<Vec
 /// Writes the bytes of a kept file.
 ///
 /// # Errors
-/// If the file is not what was kept, or `out` fails.
+/// If a part does not match its digest, or `out` fails.
 pub fn write_out(
     read: &dyn StoreRead,
     source: &SourceRow,
@@ -141,13 +141,13 @@ fn digest_of(parts: &[SourcePart]) -> [u8; 32] {
 /// Returns the bytes of a part.
 ///
 /// # Errors
-/// If they are not those that its name tells.
+/// If the bytes do not match the digest in its name.
 pub fn unpacked(read: &dyn StoreRead, part: &SourcePart) -> StoreResult<Vec<u8>> {
     let damaged = |what: &str| StoreError::Damaged(format!("a part of a source {what}"));
     let packed = read.source_piece(&part.sha256)?;
     let packed = packed.ok_or_else(|| damaged("is missing"))?;
     let mut data = Vec::new();
-    // One byte more than a part may have tells a longer one.
+    // Reading one byte more than the limit detects a longer part.
     let most = MAX_PART_BYTES as u64 + 1;
     DeflateDecoder::new(&packed[..])
         .take(most)
@@ -160,25 +160,25 @@ pub fn unpacked(read: &dyn StoreRead, part: &SourcePart) -> StoreResult<Vec<u8>>
     Ok(data)
 }
 
-/// Where new parts begin.
+/// The position at which new parts begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PartStart {
     part: u32,
     offset: u64,
 }
 
-/// How a file stands to one that is kept.
+/// The relation of a file to a kept one.
 enum Relation {
-    /// It is that one, or an earlier state of it.
+    /// The file is the kept one, or an earlier state of it.
     Within,
-    /// It goes on after the parts that are kept.
+    /// The file continues after the kept parts.
     Extends(PartStart),
-    /// It is the same up to here.
+    /// The file is equal up to this position.
     Differs(PartStart),
 }
 
-/// Finds the kept file that this one is a state of, and where it goes on, if it does.
-fn known(
+/// Returns the kept file that this one is a state of, and the relation of the two.
+fn find_kept(
     read: &dyn StoreWrite,
     file: &mut dyn SourceFile,
     format: &str,
@@ -234,19 +234,19 @@ fn compare(
     Ok(Relation::Extends(if is_small { before } else { place }))
 }
 
-/// Keeps the parts that were packed ahead, and returns where the rest of the file begins. Parts that
-/// cannot be had are left for the caller to read.
+/// Keeps the parts that were packed beforehand, and returns the position at which the rest of the file begins.
+/// Parts that cannot be read are left to the caller.
 fn put_packed(
     write: &mut dyn StoreWrite,
     file: &mut dyn SourceFile,
-    pieces: &mut Pieces<'_>,
+    pieces: &mut SourcePieces<'_>,
     key: SourceKey,
 ) -> Result<PartStart, SourceError> {
     let mut place = PartStart::default();
     for piece in pieces.map_while(Result::ok) {
         let end = place.offset + piece.bytes;
         let is_last = piece.bytes < MAX_PART_BYTES as u64;
-        // What has grown since has other parts at its end.
+        // A file that has grown since has other parts at its end.
         if is_last && file.seek(SeekFrom::End(0))? != end {
             break;
         }
@@ -262,7 +262,7 @@ fn following(part: u32) -> StoreResult<u32> {
     part.checked_add(1).ok_or_else(too_many)
 }
 
-/// Keeps what the file has from `place` on, in place of what was kept there.
+/// Replaces the kept parts from `place` on by those of the file.
 fn rewrite(
     write: &mut dyn StoreWrite,
     file: &mut dyn SourceFile,
@@ -298,7 +298,7 @@ pub(super) fn packed(data: &[u8]) -> io::Result<SourcePiece> {
     })
 }
 
-/// Reads at most `most` bytes; less only at the end.
+/// Reads at most `most` bytes; fewer only at the end.
 pub(super) fn read_some(file: &mut dyn SourceFile, most: u64) -> io::Result<Vec<u8>> {
     let mut data = Vec::new();
     // A damaged length must not ask for all memory.

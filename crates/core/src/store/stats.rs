@@ -20,11 +20,11 @@ pub struct Stats {
     pub bytes: i64,
     /// Compaction runs.
     pub runs: i64,
-    /// Blocks that these wrote.
+    /// Blocks that these runs wrote.
     pub blocks: i64,
     /// Images and other binary content.
     pub blobs: i64,
-    /// Bytes of these.
+    /// Bytes of these blobs.
     pub blob_bytes: i64,
     /// Size of the database file in bytes.
     pub file_bytes: i64,

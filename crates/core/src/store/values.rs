@@ -1,8 +1,8 @@
-//! Values on their way into columns, in a form that both backends take.
+//! Values of columns, in a form that both backends bind.
 //!
-//! What a row writes stands once, in [`super::mapping`]: a list of columns and their values. A backend
-//! adds what it alone keeps (its keys) and hands them to its driver. Rows of the hot paths (messages,
-//! turns, totals) are bound by each backend itself, without a list.
+//! The columns and values of a row are listed once, in [`super::mapping`]. A backend adds columns of its
+//! own (its keys) and passes the list to its driver. Rows of the hot paths (messages, turns, totals) are
+//! bound by each backend itself, without a list.
 
 use super::StoreResult;
 use super::error::StoreError;
@@ -10,7 +10,7 @@ use super::rows::*;
 use crate::model::{LoopId, SessionId};
 use crate::tokens::MAX_AMOUNT;
 
-/// A value of a column, with its type also if it is NULL: a server asks for that.
+/// A value of a column, with its type also if it is NULL, as a server needs it.
 #[derive(Clone, Debug)]
 pub enum BoundValue<'a> {
     /// A whole number.
@@ -29,11 +29,11 @@ pub enum BoundValue<'a> {
 
 /// A type that can be written into a column.
 pub trait ToValue {
-    /// Returns the value; fails for a number that no database keeps.
+    /// Returns the value; fails for a number that no database can store.
     fn to_value(&self) -> StoreResult<BoundValue<'_>>;
 }
 
-/// Puts values together in the order of their columns.
+/// Makes a list of values in the order of their columns.
 macro_rules! values {
     ($($value:expr),* $(,)?) => {
         vec![$(crate::store::values::ToValue::to_value($value)?),*]
@@ -86,7 +86,7 @@ impl<const N: usize> ToValue for Option<[u8; N]> {
     }
 }
 
-/// Returns an amount as the databases keep it.
+/// Returns an amount in the form that the databases store.
 pub fn signed(number: u64) -> StoreResult<i64> {
     match i64::try_from(number) {
         Ok(signed) if number <= MAX_AMOUNT => Ok(signed),

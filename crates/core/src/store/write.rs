@@ -1,4 +1,4 @@
-//! What a backend writes within one transaction, by table.
+//! The writes of a backend within one transaction, by table.
 
 use std::ops::Range;
 
@@ -12,35 +12,34 @@ use super::rows::*;
 
 /// Writes sessions.
 pub trait WriteSessions {
-    /// Adds a session; the key of `row` is ignored. Refused if its id is there.
+    /// Adds a session; the key of `row` is ignored. Fails if its id exists.
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey>;
 
-    /// Writes what changes in a session: all but key and id.
+    /// Updates a session: all columns but key and id.
     fn update_session(&mut self, row: &SessionRow) -> StoreResult<()>;
 
-    /// Writes of a session only what changes with all that happens in it.
+    /// Updates the activity of a session only.
     fn touch_session(&mut self, activity: &SessionActivity) -> StoreResult<()>;
 
-    /// Writes what was decided about a session. That its imports are redacted never ends, and the time since
-    /// when it is protected is only set or taken out.
+    /// Writes the flags of a session. The redaction of imports is never switched off, and the time of protection
+    /// is only set or cleared.
     fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()>;
 }
 
 /// Writes loops.
 pub trait WriteLoops {
-    /// Adds a loop without messages; the key and the totals of `row` are ignored. Refused if the
-    /// session has a loop of this id.
+    /// Adds a loop without messages; the key and the totals of `row` are ignored. Fails if the session has a
+    /// loop with this id.
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey>;
 
-    /// Writes what changes in a loop: status, times, kind and totals. Refused if a sealed message
-    /// would no longer be sealed.
+    /// Updates a loop: status, times, kind and totals. Fails if a final message would no longer be final.
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()>;
 
-    /// Writes of a loop only what an append or a run changes: status, totals, and what the next append
-    /// goes on from. Refused as [`WriteLoops::update_loop`].
+    /// Updates the columns of a loop that an append or a run changes: status, totals and progress. Fails as
+    /// [`WriteLoops::update_loop`].
     fn update_totals(&mut self, row: &LoopCore, progress: &LoopProgress) -> StoreResult<()>;
 
-    /// Does the same for a loop that ends, at `ended_at`.
+    /// Updates the totals of a loop that ends, at `ended_at`.
     fn end_loop(
         &mut self,
         row: &LoopCore,
@@ -48,7 +47,7 @@ pub trait WriteLoops {
         ended_at: &str,
     ) -> StoreResult<()>;
 
-    /// Writes what the loop's source says of it.
+    /// Writes the metadata of a loop.
     fn update_loop_meta(&mut self, key: LoopKey, meta: &LoopMeta) -> StoreResult<()>;
 }
 
@@ -60,7 +59,7 @@ pub trait WriteTurns {
 
 /// Writes messages.
 pub trait WriteMessages {
-    /// Adds a message, and the blobs that are not there yet. Refused if its place is taken.
+    /// Adds a message, and the blobs that are not stored yet. Fails if its sequence is taken.
     fn insert_message(
         &mut self,
         loop_key: LoopKey,
@@ -68,29 +67,29 @@ pub trait WriteMessages {
         blobs: &[Blob],
     ) -> StoreResult<()>;
 
-    /// Removes the messages from `seq` on, and the turns from `turn` on; refused for sealed ones.
-    /// They must leave the index too.
+    /// Removes the messages from `seq` on, and the turns from `turn` on, and also from the index. Fails for
+    /// final messages.
     fn remove_unsealed(&mut self, loop_key: LoopKey, seq: u32, turn: u32) -> StoreResult<()>;
 }
 
 /// Writes compaction runs, their undos and redos.
 pub trait WriteRuns {
-    /// Adds a run, which is open and so counts for nothing; the key and the outcome of `row` are ignored.
-    /// Refused if its id is there.
+    /// Adds an open run, whose blocks are not active yet; the key and the outcome of `row` are ignored. Fails if
+    /// its id exists.
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey>;
 
-    /// Closes an open run with what `row` says: from now on neither it nor what it holds changes. `was` is
-    /// what the audit chain says of it so far. Refused for a closed run, and if its blocks are not whole.
+    /// Closes an open run with the values of `row`: from now on neither the run nor its blocks change. `was` is
+    /// its digest in the audit chain so far. Fails for a closed run, and if its blocks are incomplete.
     fn close_run(&mut self, row: &RunRow, was: Option<[u8; 32]>) -> StoreResult<()>;
 
-    /// Notes a run that is to stay open for now in the audit chain of its session.
+    /// Records a run that stays open for now in the audit chain of its session.
     fn note_open_run(&mut self, row: &RunRow) -> StoreResult<()> {
         let digest = digest::run(row, &[]);
         self.note_audit(row.session, &AuditEntry::new(AuditKind::Run, digest))
     }
 
-    /// Writes the next row of the audit chain of a session, or of all receipts. What else is written by
-    /// methods of this trait notes itself; receipts are noted by who closes them.
+    /// Writes the next row of the audit chain of a session, or of all receipts. The other methods of this
+    /// trait write their rows of the chain themselves; those of receipts are written on closing them.
     fn note_audit(&mut self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()>;
 
     /// Adds a flip.
@@ -99,52 +98,52 @@ pub trait WriteRuns {
 
 /// Writes pins.
 pub trait WritePins {
-    /// Adds a pin, or takes one back.
+    /// Adds a row that pins or unpins a message.
     fn insert_pin(&mut self, session: SessionKey, row: &PinRow) -> StoreResult<()>;
 }
 
 /// Writes the hides of sessions.
 pub trait WriteHides {
-    /// Hides a session or brings it back, under the id that `row` names. Refused if another session has
-    /// that id, or this one has not the id that it had.
+    /// Hides a session or shows it again, under the new id in `row`. Fails if another session has that id, or
+    /// if this session does not have the former id in `row`.
     fn insert_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()>;
 
-    /// Notes how a session that has its id already was hidden or came back: of a copy.
+    /// Adds the hide of a copied session, which has its new id already.
     fn restore_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()>;
 
-    /// Adds what a head stands for. Refused if it is there.
+    /// Adds the content of a head. Fails if it is stored already.
     fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()>;
 }
 
 /// Writes blocks.
 pub trait WriteBlocks {
-    /// Adds a block with its messages and coverage to an open run; the key of its row is ignored. Refused
-    /// if the loop has a block of this generation, if its sections do not follow each other, or if the
-    /// coverage does not fit them.
+    /// Adds a block with its messages and coverage to an open run; the key of its row is ignored. Fails if
+    /// the loop has a block of this generation, if its sections are not consecutive, or if the coverage does
+    /// not match them.
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey>;
 }
 
 /// Writes manifests.
 pub trait WriteManifests {
-    /// Adds a manifest; the key of `row` is ignored. Refused if its id is there.
+    /// Adds a manifest; the key of `row` is ignored. Fails if its id exists.
     fn insert_manifest(&mut self, row: &ManifestRow) -> StoreResult<ManifestKey>;
 }
 
 /// Writes imports and kept files.
 pub trait WriteSources {
-    /// Notes where a session was imported from.
+    /// Records an import of a session.
     fn insert_import(&mut self, session: SessionKey, from: &ImportRow) -> StoreResult<()>;
 
-    /// Adds a file that is to be kept; the key of `row` is ignored.
+    /// Adds a kept file; the key of `row` is ignored.
     fn insert_source(&mut self, row: &SourceRow) -> StoreResult<SourceKey>;
 
-    /// Writes what changes in a kept file: its path and size.
+    /// Updates a kept file: its path and size.
     fn update_source(&mut self, row: &SourceRow) -> StoreResult<()>;
 
-    /// Notes that a kept file holds something of a session, if that is not noted yet.
+    /// Links a kept file to a session that it contains messages of, unless it is linked already.
     fn link_source(&mut self, session: SessionKey, source: SourceKey) -> StoreResult<()>;
 
-    /// Adds a part to a kept file; its bytes are stored if they are not there yet.
+    /// Adds a part to a kept file; its bytes are stored unless they are stored already.
     fn put_source_part(
         &mut self,
         source: SourceKey,
@@ -152,17 +151,17 @@ pub trait WriteSources {
         piece: &SourcePiece,
     ) -> StoreResult<()>;
 
-    /// Removes the parts of a kept file from `number` on, and bytes that no file needs any more.
+    /// Removes the parts of a kept file from `number` on, and bytes that no other file needs.
     fn remove_source_parts(&mut self, source: SourceKey, number: u32) -> StoreResult<()>;
 }
 
 /// Writes leases.
 pub trait WriteLeases {
-    /// Writes the lease of a loop over the one before. Refused if its token would go back.
+    /// Writes the lease of a loop over the one before. Fails if its token would be lower.
     fn put_lease(&mut self, row: &LeaseRow) -> StoreResult<()>;
 
-    /// Makes it known that the holder of a lease lives, until the guard is dropped or the process ends;
-    /// `None` where a backend cannot. Called before the lease is written.
+    /// Marks the holder of a lease as alive until the guard is dropped or the process ends; returns `None` if
+    /// the backend cannot. Called before the lease is written.
     fn guard_lease(&mut self, loop_key: LoopKey, token: i64) -> StoreResult<Option<LeaseGuard>> {
         let _ = (loop_key, token);
         Ok(None)
@@ -171,23 +170,23 @@ pub trait WriteLeases {
 
 /// Writes started tool calls.
 pub trait WriteCalls {
-    /// Adds a started call. Refused if the loop has this one.
+    /// Adds a started call. Fails if the loop has this call.
     fn insert_call(&mut self, row: &CallRow) -> StoreResult<()>;
 
-    /// Writes what changes in a started call: arguments, turn, attempts, and that it is finished.
-    /// Refused for a finished one, and for other arguments unless it is finished now.
+    /// Updates a started call: arguments, turn, attempts and end. Fails for a finished call, and for other
+    /// arguments unless the call is finished now.
     fn update_call(&mut self, row: &CallRow) -> StoreResult<()>;
 }
 
 /// Writes named appends.
 pub trait WriteAppendKeys {
-    /// Names an append. Refused if the session has one of this name.
+    /// Names an append. Fails if the session has an append with this name.
     fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()>;
 }
 
 /// Writes notes.
 pub trait WriteNotes {
-    /// Adds a note behind the others of its loop.
+    /// Adds a note after the others of its loop.
     fn insert_note(&mut self, loop_key: LoopKey, note: &Note) -> StoreResult<()>;
 
     /// Removes the notes of a loop.
@@ -196,8 +195,8 @@ pub trait WriteNotes {
 
 /// Writes the index of messages.
 pub trait WriteIndex {
-    /// Takes messages into the index: `entries` are all of `seqs` that have words. Refused if `seqs`
-    /// do not begin where the loop's [`ReadIndex::unindexed_seqs`](super::ReadIndex::unindexed_seqs) do, or end after them.
+    /// Adds messages to the index: `entries` are all of `seqs` that have words. Fails if `seqs` do not begin
+    /// where the loop's [`ReadIndex::unindexed_seqs`](super::ReadIndex::unindexed_seqs) do, or end after them.
     fn index(
         &mut self,
         loop_key: LoopKey,
@@ -205,15 +204,15 @@ pub trait WriteIndex {
         entries: &[IndexEntry],
     ) -> StoreResult<()>;
 
-    /// Takes the messages from `from` on out of the index, also if they are gone already; those
-    /// that are there count as not indexed afterwards.
+    /// Removes the messages from `from` on from the index, also if they are deleted already; remaining
+    /// messages count as not indexed afterwards.
     fn unindex(&mut self, loop_key: LoopKey, from: u32) -> StoreResult<()>;
 
-    /// Makes the index empty, also a damaged one, for words made by this version of the rule.
+    /// Empties the index, also a damaged one, for words made by this version of the rule.
     fn clear_index(&mut self, version: u32) -> StoreResult<()>;
 }
 
-/// What can be written within one transaction.
+/// All writes within one transaction.
 pub trait StoreWrite:
     StoreRemove
     + WriteSessions

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use loopstore::extend::{LoopKey, LoopMeta, LoopRow, MessageRow, StoreError, StoreResult, codec};
-use loopstore::internal::{Removable, Retell, to_json};
+use loopstore::internal::{LoopRebuild, Removable, to_json};
 use loopstore::model::LoopRecord;
 use loopstore_verify::internal::Subject;
 use loopstore_verify::{Problem, ProblemKind};
@@ -47,7 +47,7 @@ impl SalvageMending<'_, '_> {
         }
         self.meta(key, problem)?;
         self.parent(key)?;
-        match self.retell(key) {
+        match self.rebuild(key) {
             Err(StoreError::Damaged(_)) => self.remove_loop(key, problem),
             outcome => outcome,
         }
@@ -161,7 +161,7 @@ impl SalvageMending<'_, '_> {
             format!("{reason}; it begins a chain of its own"),
         );
         self.mender.detach(key)?;
-        match self.retell(key) {
+        match self.rebuild(key) {
             // Something else is wrong with it, and is found when its session is looked at.
             Err(StoreError::Damaged(_)) => Ok(()),
             outcome => outcome,
@@ -169,11 +169,11 @@ impl SalvageMending<'_, '_> {
     }
 
     /// Derives the turns and totals of a loop again from its messages.
-    fn retell(&mut self, key: LoopKey) -> StoreResult<()> {
+    fn rebuild(&mut self, key: LoopKey) -> StoreResult<()> {
         let row = self.mender.scan().loop_by_key(key)?;
         let session = self.mender.scan().session_by_key(row.session)?;
         self.mender.forget_turns(key)?;
-        let mut retell = Retell::begin(row.core, (&session).into());
+        let mut rebuild = LoopRebuild::begin(row.core, (&session).into());
         let mut next = 0;
         while let Some(row) = self.message(key, next)? {
             next = row.seq.saturating_add(1);
@@ -188,10 +188,10 @@ impl SalvageMending<'_, '_> {
             row.body.tokens = codec::count_message(&message, self.counter)?;
             row.body.bytes = codec::json_bytes(&message)?;
             row.body.lines = codec::tool_result_lines(&message);
-            let row = retell.push(self.mender.write(), row, &message)?;
+            let row = rebuild.push(self.mender.write(), row, &message)?;
             self.mender.rewrite(key, &row, &shown)?;
         }
-        retell.finish(self.mender.write())
+        rebuild.finish(self.mender.write())
     }
 
     /// Returns the message with this sequence, if it is there and can be read.

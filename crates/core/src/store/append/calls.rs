@@ -7,7 +7,7 @@ use crate::model::Message;
 use crate::store::error::StoreResult;
 use crate::store::{CallSite, Cut, LoopCore, StoreWrite, decode};
 
-/// Finds the call `id` in the loops before: among their unanswered ones, or among those that were
+/// Finds the call `id` in earlier loops: among their unanswered calls, or among those that were
 /// answered only after this chain had left the loop.
 pub(super) fn call_above(
     read: &dyn StoreWrite,
@@ -56,8 +56,8 @@ fn answered_later(
     Ok(None)
 }
 
-/// Finds the call `id` in what belongs to the chain of the turn in which it leaves a loop, if nothing there
-/// answers it.
+/// Finds the call `id` in the partial turn in which the chain leaves a loop, if that part does not
+/// answer it.
 fn made_in_part(
     read: &dyn StoreWrite,
     row: &LoopCore,
@@ -71,7 +71,7 @@ fn made_in_part(
     Ok((call == PartCall::Open).then_some(cut.whole))
 }
 
-/// What some messages say of a call.
+/// The state of a call within some messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartCall {
     None,
@@ -79,7 +79,7 @@ enum PartCall {
     Answered,
 }
 
-/// Says whether a turn makes the call `id`, and with an `end` whether its messages before that answer it too.
+/// Returns the state of the call `id` within a turn; the turn's own answers count only with an `end`.
 fn turn_calls(
     read: &dyn StoreWrite,
     row: &LoopCore,

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::{Appended, LastTurn, NewMessage, Stamp, append_ended_by, turn_of};
+use super::{Appended, DefaultTime, LastTurn, NewMessage, append_ended_by, turn_of};
 use crate::model::{AgentMessage, Message, Role};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::{LoopKey, LoopRow, StoreWrite, TurnRow, decode, lease};
 use crate::tokens::TokenCounter;
 
-/// Replaces the last turn of a loop, which must not be sealed, by `messages`.
+/// Replaces the last turn of a loop, which must not be final, by `messages`.
 ///
 /// # Errors
-/// If the turn is sealed, the loop has none, somebody drives it, or the store refuses.
+/// If the turn is final, the loop has none, the loop is leased, or the store fails.
 ///
 /// # Examples
 /// ```
@@ -43,17 +43,17 @@ pub fn replace_last_turn(
     counter: &dyn TokenCounter,
 ) -> StoreResult<Appended> {
     let stamp = Some(lease::now());
-    replace_turn(write, loop_key, messages, counter, stamp, LastTurn::Sealed)
+    replace_turn(write, loop_key, messages, counter, stamp, LastTurn::Final)
 }
 
-/// The same, and says whether what stands there then is final once it is complete.
+/// Replaces the last turn; `last_turn` decides if the new turn is final once it is complete.
 #[doc(hidden)]
 pub fn replace_turn(
     write: &mut dyn StoreWrite,
     loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
-    stamp: Stamp,
+    stamp: DefaultTime,
     last_turn: LastTurn,
 ) -> StoreResult<Appended> {
     let now = lease::now();
@@ -74,7 +74,7 @@ pub fn replace_turn(
     append_ended_by(write, loop_key, messages, counter, (now, stamp), last_turn)
 }
 
-/// Sets the loop's totals back to what they were before its last turn.
+/// Resets the loop's totals to those before its last turn.
 fn roll_back(write: &dyn StoreWrite, row: &mut LoopRow, last: &TurnRow) -> StoreResult<()> {
     let before = match last.turn.checked_sub(1) {
         Some(turn) => turn_of(write, row.key, turn)?,
@@ -106,8 +106,8 @@ fn roll_back(write: &dyn StoreWrite, row: &mut LoopRow, last: &TurnRow) -> Store
     Ok(())
 }
 
-/// Returns what goes with a loop's last turn: the tokens of its system prompts, and the calls of
-/// earlier turns that were open before it. It answered them, or made a call of the same id.
+/// Returns the effects of removing a loop's last turn: the tokens of its system prompts, and the calls of
+/// earlier turns that are open again, as the turn answered them or made a call of the same id.
 fn undone_by_removal(
     read: &dyn StoreWrite,
     row: &LoopRow,
@@ -133,7 +133,7 @@ fn undone_by_removal(
     Ok((system, open_before(read, row, last.first_seq, &ids)?))
 }
 
-/// Returns which of these calls had no result before a message of the loop, and their turns.
+/// Returns those of these calls that had no result before a message of the loop, with their turns.
 fn open_before(
     read: &dyn StoreWrite,
     row: &LoopRow,

@@ -1,10 +1,10 @@
 //! An append in progress: turns and totals as they grow with each message.
 
 use super::calls::call_above;
-use super::{Appended, LastTurn, SealedMessage, missing_turn, seal_with};
+use super::{Appended, AppendedCompaction, LastTurn, finalize_turns_with, missing_turn};
 use crate::model::{AgentMessage, GroupCursor, LoopRecord, LoopStatus, Role, Time};
+use crate::store::encoded::EncodedMessage;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::ready::Ready;
 use crate::store::{
     AppendState, CallSite, LoopCore, LoopKey, LoopProgress, LoopTotals, MessageRow, ReportedTokens,
     SessionActivity, StoreWrite, StoredMessage, TurnRow,
@@ -16,25 +16,25 @@ pub(super) struct Append {
     pub(super) row: LoopCore,
     pub(super) progress: LoopProgress,
     session: SessionActivity,
-    /// The last turn, as far as it has come.
+    /// The last turn so far.
     pub(super) turn: Option<TurnRow>,
     cursor: GroupCursor,
-    /// Whether `turn` differs from what is stored.
+    /// True if `turn` differs from its stored row.
     dirty: bool,
-    /// Whether the tick has been raised yet.
+    /// True if the tick was raised already.
     ticked: bool,
-    compactions: Vec<SealedMessage>,
-    stamp: Stamp,
+    compactions: Vec<AppendedCompaction>,
+    stamp: DefaultTime,
     /// The newest time of the messages appended, in milliseconds since the epoch.
     newest: Option<i64>,
 }
 
-/// The time of a message that has none of its own, in milliseconds since the epoch; `None` leaves it
-/// without: when a transcript was imported says nothing of when its messages were made.
-pub type Stamp = Option<i64>;
+/// The time for messages that have none of their own, in milliseconds since the epoch; `None` leaves them
+/// without, as the time of an import is not that of its messages.
+pub type DefaultTime = Option<i64>;
 
 impl Append {
-    pub(super) fn begin(state: AppendState, stamp: Stamp) -> StoreResult<Self> {
+    pub(super) fn begin(state: AppendState, stamp: DefaultTime) -> StoreResult<Self> {
         let turns = state.row.totals.turns;
         let cursor = match &state.last {
             Some(turn) => GroupCursor::after(turn.turn_index),
@@ -55,7 +55,11 @@ impl Append {
         })
     }
 
-    pub(super) fn push(&mut self, write: &mut dyn StoreWrite, new: Ready) -> StoreResult<()> {
+    pub(super) fn push(
+        &mut self,
+        write: &mut dyn StoreWrite,
+        new: EncodedMessage,
+    ) -> StoreResult<()> {
         if new.body.role != Role::Extension {
             self.enter_turn(write, new.turn_index)?;
             self.follow_calls(write, &new)?;
@@ -72,13 +76,13 @@ impl Append {
             self.row.totals.reported = Some(ReportedTokens { seq, tokens });
         }
         if let Some(provider) = new.compaction {
-            self.compactions.push(SealedMessage {
+            self.compactions.push(AppendedCompaction {
                 loop_key: self.row.key,
                 seq: self.row.totals.next_seq,
                 provider,
             });
         }
-        let Ready {
+        let EncodedMessage {
             body,
             blobs,
             origin,
@@ -107,7 +111,7 @@ impl Append {
         self.ticked = true;
     }
 
-    /// Begins a new turn group if this message does.
+    /// Begins a new turn group if this message begins one.
     fn enter_turn(
         &mut self,
         write: &mut dyn StoreWrite,
@@ -135,7 +139,7 @@ impl Append {
     }
 
     /// Keeps track of calls without a result, and of results that answer another turn's call.
-    fn follow_calls(&mut self, read: &dyn StoreWrite, new: &Ready) -> StoreResult<()> {
+    fn follow_calls(&mut self, read: &dyn StoreWrite, new: &EncodedMessage) -> StoreResult<()> {
         let Some(turn) = self.turn.as_mut() else {
             return Ok(());
         };
@@ -200,7 +204,7 @@ impl Append {
         self.write(write, from, last_turn)
     }
 
-    /// Writes what is appended; nothing more may be.
+    /// Writes the appended state; no more messages may follow.
     pub(super) fn write(
         &mut self,
         write: &mut dyn StoreWrite,
@@ -209,7 +213,7 @@ impl Append {
     ) -> StoreResult<Appended> {
         self.flush(write)?;
         if self.row.totals.next_seq > from {
-            seal_with(&mut self.row, &self.progress, self.turn.as_ref(), last_turn);
+            finalize_turns_with(&mut self.row, &self.progress, self.turn.as_ref(), last_turn);
             write.update_totals(&self.row, &self.progress)?;
             self.note_activity();
             write.touch_session(&self.session)?;
@@ -224,9 +228,9 @@ impl Append {
         })
     }
 
-    /// Writes what is appended, ends the loop if it runs, and begins the loop `record` below it.
+    /// Writes the appended state, ends the loop if it runs, and creates the loop `record` as its child.
     ///
-    /// The session's own row is written with what is appended to that: it must not stay empty.
+    /// The session's row is written with the first append to the new loop, which must not stay empty.
     pub(super) fn go_on(
         &mut self,
         write: &mut dyn StoreWrite,
@@ -240,7 +244,7 @@ impl Append {
         }
         if runs || grew {
             let last = self.turn.as_ref();
-            seal_with(&mut self.row, &self.progress, last, LastTurn::Sealed);
+            finalize_turns_with(&mut self.row, &self.progress, last, LastTurn::Final);
         }
         if runs {
             write.end_loop(&self.row, &self.progress, Time::now().as_str())?;
@@ -264,13 +268,13 @@ impl Append {
         Ok(next)
     }
 
-    /// Returns the loop that the session stands in, before what is appended here.
+    /// Returns the current loop of the session before this append.
     pub(super) fn current_loop(&self) -> Option<LoopKey> {
         self.session.current_loop
     }
 
-    /// Makes the loop the current one. The session was active when its newest message was made, whenever
-    /// that was appended.
+    /// Makes the loop the current one. The session was last active at the time of its newest message, not of
+    /// the append.
     fn note_activity(&mut self) {
         self.session.current_loop = Some(self.row.key);
         let newest = self.newest.and_then(Time::sortable_from_millis);
@@ -280,17 +284,17 @@ impl Append {
     }
 }
 
-/// Derives the turns and totals of a loop again, message by message, from rows that are there.
-pub struct Retell {
+/// A rebuild of the turns and totals of a loop from its stored messages, one by one.
+pub struct LoopRebuild {
     append: Append,
 }
 
-impl Retell {
-    /// Begins with a loop whose turns are gone.
+impl LoopRebuild {
+    /// Begins with a loop without turns.
     pub fn begin(mut row: LoopCore, session: SessionActivity) -> Self {
         row.totals = LoopTotals {
             generation: row.totals.generation,
-            // A block may have sealed more than the turns that are complete.
+            // A block may have made more messages final than the complete turns have.
             sealed_seq: row.totals.sealed_seq,
             ..Default::default()
         };
@@ -310,7 +314,7 @@ impl Retell {
         }
     }
 
-    /// Takes the next message and returns its row with what follows from the messages before.
+    /// Adds the next message, and returns its row with the values that depend on the messages before.
     pub fn push(
         &mut self,
         write: &mut dyn StoreWrite,
@@ -318,7 +322,7 @@ impl Retell {
         message: &AgentMessage,
     ) -> StoreResult<MessageRow> {
         let append = &mut self.append;
-        let ready = Ready::stored(message, row.body.clone());
+        let ready = EncodedMessage::stored(message, row.body.clone());
         if ready.role() != Role::Extension {
             append.enter_turn(write, ready.turn_index)?;
             append.follow_calls(write, &ready)?;
@@ -349,7 +353,7 @@ impl Retell {
         } = &mut self.append;
         let totals = &mut row.totals;
         totals.sealed_seq = totals.sealed_seq.min(totals.next_seq);
-        seal_with(row, progress, turn.as_ref(), LastTurn::Sealed);
+        finalize_turns_with(row, progress, turn.as_ref(), LastTurn::Final);
         write.update_totals(row, progress)
     }
 }

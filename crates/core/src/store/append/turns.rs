@@ -1,13 +1,13 @@
-//! Turns that make themselves: which turn, and which loop, a message without a turn id belongs to.
+//! Appends without turn ids: the turn and the loop of a message are derived from its order.
 //!
 //! A turn is one model call with its inputs and its tool results; a loop is a prompt and everything
 //! until the agent stops. Both follow from the order of the messages and from the calls that have no
-//! result yet, so that a caller appends what happened and names neither. All that decides is read in
-//! the append's own transaction.
+//! result yet, so that a caller appends messages and names neither. Everything that the decision needs is
+//! read in the append's own transaction.
 
 use std::ops::{ControlFlow, Range};
 
-use super::{Append, LastTurn, Ready, SealedMessage};
+use super::{Append, AppendedCompaction, EncodedMessage, LastTurn};
 use crate::model::received;
 use crate::model::{
     AgentMessage, Author, LlmMessage, LoopId, LoopRecord, LoopStatus, Message, Role, ToolCall,
@@ -17,30 +17,30 @@ use crate::store::error::StoreResult;
 use crate::store::{LoopKey, SessionKey, StoreRead, StoreWrite, lease, session};
 use crate::tokens::TokenCounter;
 
-/// Where the messages of one append went.
+/// The result of an append that assigns turns and loops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnsAppended {
-    /// The loop that holds the last of them.
+    /// The loop that contains the last of the messages.
     pub loop_key: LoopKey,
     /// Its id.
     pub loop_id: LoopId,
-    /// The sequences of those in that loop.
+    /// The sequences of the messages in that loop.
     pub seqs: Range<u32>,
-    /// The turns of these.
+    /// The turns of the messages in that loop.
     pub turns: Range<u32>,
-    /// The tokens of all of them.
+    /// The tokens of all messages.
     pub tokens: u64,
-    /// The loops that they began, in order.
+    /// The loops that the messages began, in order.
     pub begun: Vec<LoopId>,
-    /// The ids of the calls that they answer.
+    /// The ids of the calls that the messages answer.
     pub answered: Vec<String>,
-    /// What was completed in calls and results that did not come as they must: a sentence for each.
+    /// The corrections of malformed calls and results, a sentence for each.
     pub notes: Vec<String>,
-    /// The messages that hold a provider's own compaction.
-    pub compactions: Vec<SealedMessage>,
+    /// The messages that contain a provider's own compaction.
+    pub compactions: Vec<AppendedCompaction>,
 }
 
-/// Where a message belongs.
+/// The turn or loop that a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MessagePlacement {
     OpenTurn,
@@ -48,11 +48,11 @@ enum MessagePlacement {
     NewLoop,
 }
 
-/// Appends messages to the line that ends in `leaf`, whose turns and loops make themselves. Without a
-/// leaf the session's first loop begins. A message without a time of its own gets that of the append.
+/// Appends messages to the line that ends in `leaf`, and assigns their turns and loops. Without a leaf,
+/// the session's first loop begins. A message without a time of its own gets that of the append.
 ///
 /// # Errors
-/// If the leaf is driven under a lease, or the store refuses.
+/// If the leaf is leased, or the store fails.
 pub fn append_in_turns(
     write: &mut dyn StoreWrite,
     owner: SessionKey,
@@ -67,9 +67,9 @@ pub fn append_in_turns(
     append.finish(write)
 }
 
-/// An append as [`append_in_turns`] makes it, message by message: a later one may say where an earlier one
-/// is. Until it is finished, nothing else may read or write its loop in the transaction, which must not be
-/// committed without.
+/// An append as of [`append_in_turns`], message by message: a later message may refer to the position of an
+/// earlier one. Until it is finished, nothing else may read or write its loop in the transaction, and the
+/// transaction must not be committed.
 pub struct TurnsAppend {
     owner: SessionKey,
     open: OpenLoop,
@@ -83,7 +83,7 @@ impl TurnsAppend {
     /// Begins an append to the line that ends in `leaf`, or with the session's first loop.
     ///
     /// # Errors
-    /// If the leaf is driven under a lease, or the store refuses.
+    /// If the leaf is leased, or the store fails.
     pub fn begin(
         write: &mut dyn StoreWrite,
         owner: SessionKey,
@@ -108,17 +108,17 @@ impl TurnsAppend {
         })
     }
 
-    /// Returns the loop that the last message went to.
+    /// Returns the loop of the last message.
     pub fn loop_key(&self) -> LoopKey {
         self.open.append.row.key
     }
 
-    /// Returns its id.
+    /// Returns the id of that loop.
     pub fn loop_id(&self) -> &LoopId {
         &self.open.append.row.loop_id
     }
 
-    /// Returns the sequence of the next message, if that goes to the same loop.
+    /// Returns the sequence of the next message, if it belongs to the same loop.
     pub fn next_seq(&self) -> u32 {
         self.open.append.row.totals.next_seq
     }
@@ -126,7 +126,7 @@ impl TurnsAppend {
     /// Appends a message.
     ///
     /// # Errors
-    /// If the store refuses.
+    /// If the store fails.
     pub fn push(
         &mut self,
         write: &mut dyn StoreWrite,
@@ -152,15 +152,15 @@ impl TurnsAppend {
             }
             extension => extension,
         };
-        let ready = Ready::of(message.into(), counter)?;
+        let ready = EncodedMessage::of(message.into(), counter)?;
         self.tokens += ready.body.tokens;
         self.open.append.push(write, ready)
     }
 
-    /// Writes the totals, and says where the messages went.
+    /// Writes the totals, and returns the positions of the messages.
     ///
     /// # Errors
-    /// If the store refuses.
+    /// If the store fails.
     pub fn finish(self, write: &mut dyn StoreWrite) -> StoreResult<TurnsAppended> {
         let Self {
             open,
@@ -172,8 +172,8 @@ impl TurnsAppend {
         } = self;
         let (loop_key, loop_id) = (open.append.row.key, open.append.row.loop_id.clone());
         let turns_before = open.turns_before;
-        let appended = open.append.finish(write, open.from, LastTurn::Sealed)?;
-        // A message that joined a turn which was there changed that one too.
+        let appended = open.append.finish(write, open.from, LastTurn::Final)?;
+        // A message that joined an existing turn changed that turn too.
         let first = turns_before.saturating_sub(u32::from(open.joined));
         Ok(TurnsAppended {
             loop_key,
@@ -196,7 +196,7 @@ struct OpenLoop {
     from: u32,
     /// The turns before this append.
     turns_before: u32,
-    /// Whether a message of this append joined a turn that was there before.
+    /// True if a message of this append joined a turn that existed before.
     joined: bool,
     /// The response that the last message is a part of; the outer `None`: not read yet.
     response: Option<Option<String>>,
@@ -220,7 +220,7 @@ impl OpenLoop {
         })
     }
 
-    /// Returns an id for the loop that goes on from this one.
+    /// Returns an id for the loop that continues this one.
     fn next_id(&self, read: &dyn StoreRead, owner: SessionKey) -> StoreResult<LoopId> {
         let row = &self.append.row;
         match self.append.current_loop() {
@@ -229,7 +229,7 @@ impl OpenLoop {
         }
     }
 
-    /// Writes what was appended, ends the loop if it runs, and begins the one that goes on from it.
+    /// Writes the appended state, ends the loop if it runs, and creates the loop that continues it.
     fn go_on(&mut self, write: &mut dyn StoreWrite, id: LoopId) -> StoreResult<()> {
         let record = LoopRecord::new(id, Some(self.append.row.loop_id.clone()));
         self.append = self.append.go_on(write, self.from, &record)?;
@@ -237,7 +237,7 @@ impl OpenLoop {
         Ok(())
     }
 
-    /// Says where a message belongs.
+    /// Returns the placement of a message.
     fn place(
         &mut self,
         read: &dyn StoreWrite,
@@ -253,7 +253,7 @@ impl OpenLoop {
         if row.status.is_ended() {
             match role {
                 Role::User => return Ok(MessagePlacement::NewLoop),
-                // Its agent goes on after all.
+                // The agent continues the ended loop.
                 _ => self.append.row.status = LoopStatus::Running,
             }
         }
@@ -267,8 +267,8 @@ impl OpenLoop {
             Role::ToolResult => MessagePlacement::OpenTurn,
             Role::Assistant if !turn.answered || goes_on => MessagePlacement::OpenTurn,
             Role::User if !turn.answered || is_waiting && is_harness => MessagePlacement::OpenTurn,
-            // Somebody speaks although calls wait: their turn gets no result any more that a model reads there,
-            // and must not stay in flight for ever.
+            // A user message while calls wait: their turn gets no more results that a model reads there, and must
+            // not stay in flight for ever.
             Role::User if is_waiting => MessagePlacement::NewTurn,
             Role::User => MessagePlacement::NewLoop,
             _ => MessagePlacement::NewTurn,
@@ -323,7 +323,7 @@ impl OpenLoop {
         Ok(open)
     }
 
-    /// Returns the index that the message's source gave its turn, if it counted in this loop.
+    /// Returns the index that the message's source gave its turn, if the index belongs to this loop.
     fn own_index(&self, message: &LlmMessage) -> Option<i64> {
         let id = message.turn_id.as_ref()?;
         (id.loop_id == self.append.row.loop_id.as_str()).then(|| id.turn_index.get())
@@ -339,7 +339,7 @@ impl OpenLoop {
             return message;
         }
         let open = last.filter(|_| place == MessagePlacement::OpenTurn);
-        // A turn without an index takes nothing more: a message without one is a turn of its own.
+        // A turn without an index takes no more messages: a message without one is a turn of its own.
         let index = match open.and_then(|turn| turn.turn_index) {
             Some(index) => {
                 self.joined |= last.is_some_and(|turn| turn.turn + 1 == self.turns_before);
@@ -401,7 +401,7 @@ pub fn free_loop_id(read: &dyn StoreRead, owner: SessionKey) -> StoreResult<Loop
     free_after(read, owner, current.as_ref().map(|row| &row.loop_id))
 }
 
-/// Returns the next such id after that of the session's current loop.
+/// Returns the next free id after that of the session's current loop.
 fn free_after(
     read: &dyn StoreRead,
     owner: SessionKey,
@@ -409,8 +409,8 @@ fn free_after(
 ) -> StoreResult<LoopId> {
     let current = current.and_then(|id| id.as_str().strip_prefix("loop-"));
     let mut number: u64 = current.and_then(|number| number.parse().ok()).unwrap_or(0);
-    // The next one is nearly always free. Where branches have taken many, the steps grow, so that
-    // their number costs few looks.
+    // The next id is nearly always free. Where branches have taken many, the steps grow, so that
+    // few lookups are needed.
     let mut step = 1;
     loop {
         number = number.saturating_add(step);
@@ -422,8 +422,8 @@ fn free_after(
     }
 }
 
-/// Returns the loop in which a line that had come to `from` now ends: its newest child that goes on by
-/// default, and that one's, and so on.
+/// Returns the loop in which the line through `from` now ends: its newest child that continues it by
+/// default, the newest such child of that, and so on.
 ///
 /// # Errors
 /// If the store fails.

@@ -23,7 +23,7 @@ pub fn block_row(row: &impl Columns) -> StoreResult<BlockRow> {
     })
 }
 
-/// Reads what a chain needs of a block, of which the loop is known.
+/// Reads the core of a block whose loop is known.
 fn block_core(row: &impl Columns, loop_key: LoopKey) -> StoreResult<BlockCore> {
     Ok(BlockCore {
         key: row.get("key")?,
@@ -42,7 +42,7 @@ fn block_core(row: &impl Columns, loop_key: LoopKey) -> StoreResult<BlockCore> {
     })
 }
 
-/// Reads a block and what tells whether it is active; its loop is known.
+/// Reads a block with the position and the tick of its run; the loop is known.
 pub fn generation(row: &impl Columns, loop_key: LoopKey) -> StoreResult<Generation> {
     Ok(Generation {
         block: block_core(row, loop_key)?,

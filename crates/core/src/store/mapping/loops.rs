@@ -21,7 +21,7 @@ pub fn loop_row(row: &impl Columns) -> StoreResult<LoopRow> {
     })
 }
 
-/// Reads what a chain needs of a loop, of which the key is known.
+/// Reads the core of a loop whose key is known.
 pub fn loop_core(row: &impl Columns, key: LoopKey) -> StoreResult<LoopCore> {
     Ok(LoopCore {
         key,
@@ -62,7 +62,7 @@ pub fn loop_progress(row: &impl Columns) -> StoreResult<LoopProgress> {
     })
 }
 
-/// Returns what the provider of the last answer counted as it is stored.
+/// Returns the stored form of the tokens that the provider of the last answer reported.
 pub fn reported_tokens(totals: &LoopTotals) -> StoreResult<Option<i64>> {
     totals
         .reported
@@ -70,7 +70,7 @@ pub fn reported_tokens(totals: &LoopTotals) -> StoreResult<Option<i64>> {
         .transpose()
 }
 
-/// Returns the calls without a result as they are stored.
+/// Returns the stored form of the calls without a result.
 pub fn open_calls_json(progress: &LoopProgress) -> StoreResult<Option<String>> {
     if progress.open_calls.is_empty() {
         return Ok(None);
@@ -118,7 +118,7 @@ fn call_sites(row: &impl Columns) -> StoreResult<Vec<CallSite>> {
     Ok(pairs.into_iter().map(site).collect())
 }
 
-/// Returns the calls that a turn answers as they are stored.
+/// Returns the stored form of the calls that a turn answers.
 pub fn answers_json(sites: &[CallSite]) -> StoreResult<Option<String>> {
     if sites.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Messages, their sizes, blobs, and what is left of redacted ones.
+//! Messages, their sizes, blobs, and the remainders of redacted messages.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,4 @@
-//! Rows put together from columns, once for both backends, and values that several columns share on
-//! their way back.
+//! Conversion of rows from columns and into values, once for both backends.
 
 mod blocks;
 mod loops;

@@ -1,4 +1,4 @@
-//! What a recorder reads and writes: leases, started calls, named appends, notes.
+//! Rows of a recorder: leases, started calls, named appends, notes.
 
 use crate::store::columns::Columns;
 use crate::store::values::{BoundValue, values};
@@ -54,7 +54,7 @@ pub fn note(row: &impl Columns) -> StoreResult<Note> {
     })
 }
 
-/// Returns a note as it is stored: its kind and its text.
+/// Returns the stored form of a note: its kind and its text.
 pub fn note_values(note: &Note) -> (i64, &str) {
     match note {
         Note::Event(text) => (0, text),

@@ -115,7 +115,7 @@ pub fn hide_row(row: &impl Columns) -> StoreResult<HideRow> {
     })
 }
 
-/// A part of a manifest as it is stored: loop, section, block, first and last sequence, messages.
+/// The stored form of a part of a manifest: loop, section, block, first and last sequence, messages.
 type StoredPart = (i64, String, Option<i64>, Option<u32>, Option<u32>, u64);
 
 /// Reads a manifest from its columns.
@@ -143,7 +143,7 @@ pub fn manifest_row(row: &impl Columns) -> StoreResult<ManifestRow> {
     })
 }
 
-/// Returns the parts of a manifest as they are stored.
+/// Returns the stored form of the parts of a manifest.
 fn parts_json(row: &ManifestRow) -> StoreResult<String> {
     let part = |part: &ManifestPart| -> StoredPart {
         (
@@ -165,14 +165,14 @@ pub const RUN_COLUMNS: &str = "session, run_id, loop, turns, tick, trigger, stra
     bytes_before, bytes_after, messages_before, messages_after, started_at, duration_ms, config,
     usage, plan, record, events, reached, digest";
 
-/// Returns the values of a run that is open: whatever it says, it has not ended.
+/// Returns the values of an open run, with the outcome of a running one.
 pub fn open_run_values(row: &RunRow) -> StoreResult<Vec<BoundValue<'_>>> {
     let mut values = run_values(row, None)?;
     values[OUTCOME_PLACE] = BoundValue::Text(Some(Outcome::Running.as_str()));
     Ok(values)
 }
 
-/// Where the outcome stands among [`RUN_COLUMNS`].
+/// The index of the outcome in [`RUN_COLUMNS`].
 const OUTCOME_PLACE: usize = 8;
 
 /// Returns the values of a run.

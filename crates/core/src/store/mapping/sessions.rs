@@ -1,4 +1,4 @@
-//! Sessions, what was decided about them, and receipts.
+//! Sessions, their flags, and receipts.
 
 use crate::store::columns::Columns;
 use crate::store::{
@@ -22,7 +22,7 @@ pub fn session_row(row: &impl Columns) -> StoreResult<SessionRow> {
     })
 }
 
-/// Reads what changes of a session, of which the key is known.
+/// Reads the activity of a session whose key is known.
 pub fn session_activity(row: &impl Columns, key: SessionKey) -> StoreResult<SessionActivity> {
     Ok(SessionActivity {
         key,

@@ -1,4 +1,4 @@
-//! Counting the messages of blocks, and what blocks cover and show.
+//! Counts the messages of blocks, and the tokens that blocks cover and show.
 
 use std::ops::ControlFlow;
 
@@ -58,7 +58,7 @@ fn count_messages(
 struct CoveredOriginals<'a> {
     reader: &'a dyn StoreRecount,
     block: &'a BlockRow,
-    /// Tokens of all of them: the last turn may have grown since.
+    /// The tokens of all covered originals: the last turn may have grown since.
     all: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Counting the messages of loops, and what is summed up from them.
+//! Counts the messages of loops, and derives the sums of turns and loops.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ struct Counts {
     turns: BTreeMap<u32, u64>,
 }
 
-/// Counts the next messages of the next loop; returns whether there was one.
+/// Counts the next messages of the next loop; returns `false` if there is none.
 pub(super) fn step(
     write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,

@@ -1,9 +1,9 @@
-//! Counting tokens anew with another counter.
+//! Recounts tokens with another counter.
 //!
 //! The work goes through the loops and then the blocks in the order of their keys, in short
-//! transactions. Each notes in `store_meta` how far it came, so that a recount that was cut off
-//! goes on from there; until it is done the database opens for nothing else. The last transaction
-//! writes the counter's name. What a run says of tokens stays: it names its own counter.
+//! transactions. Each records its progress in `store_meta`, so that an interrupted recount continues from
+//! there; until it is done the database opens for nothing else. The last transaction writes the
+//! counter's name. The token counts in runs stay: a run names its own counter.
 
 mod blocks;
 mod loops;
@@ -21,8 +21,8 @@ const BATCH_MESSAGES: usize = 1_000;
 /// Bytes of messages after which a transaction ends.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// What can be done in a transaction that counts anew. No other transaction writes meanwhile, and none
-/// with another counter from then on.
+/// The operations of a transaction of a recount. No other transaction writes meanwhile, and none with
+/// another counter from then on.
 pub trait StoreRecount: StoreRead {
     /// Returns the name of the counter that the database is written with.
     fn counter_name(&self) -> StoreResult<Option<String>>;
@@ -30,11 +30,11 @@ pub trait StoreRecount: StoreRead {
     fn recount_note(&self) -> StoreResult<Option<String>>;
     /// Writes the note of a recount over the one before.
     fn put_recount_note(&mut self, note: &str) -> StoreResult<()>;
-    /// Writes the name of the counter, and takes the note away.
+    /// Writes the name of the counter, and removes the note.
     fn finish_recount(&mut self, counter: &str) -> StoreResult<()>;
-    /// Returns how many messages are stored, those of blocks included.
+    /// Returns the number of stored messages, those of blocks included.
     fn stored_messages(&self) -> StoreResult<u64>;
-    /// Returns the first loop whose key is `from` or greater, and how many messages it has.
+    /// Returns the first loop whose key is `from` or greater, and its number of messages.
     fn loop_from(&self, from: LoopKey) -> StoreResult<Option<(LoopKey, u32)>>;
     /// Returns the first block whose key is `from` or greater.
     fn block_from(&self, from: BlockKey) -> StoreResult<Option<BlockRow>>;
@@ -51,7 +51,7 @@ pub trait StoreRecount: StoreRead {
         before: u64,
         after: u64,
     ) -> StoreResult<()>;
-    /// Writes the tokens of a block's messages, by their place in it.
+    /// Writes the tokens of a block's messages, by their position in it.
     fn put_block_message_tokens(
         &mut self,
         block: BlockKey,
@@ -61,18 +61,18 @@ pub trait StoreRecount: StoreRead {
     fn put_block_tokens(&mut self, block: BlockKey, covered: u64, shown: u64) -> StoreResult<()>;
 }
 
-/// How far a recount is.
+/// The progress of a recount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecountProgress {
     /// Messages counted, those of blocks included.
     pub messages: u64,
     /// Blocks counted.
     pub blocks: u64,
-    /// Messages in the database when the recount began or went on.
+    /// Messages in the database when the recount began or was resumed.
     pub all_messages: u64,
 }
 
-/// What a recount did.
+/// The result of a recount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecountReport {
     /// The counter before.
@@ -83,28 +83,28 @@ pub struct RecountReport {
     pub messages: u64,
     /// Blocks counted.
     pub blocks: u64,
-    /// Whether it went on from where an earlier one was cut off.
+    /// True if it resumed an interrupted recount.
     pub resumed: bool,
 }
 
-/// Why a recount failed.
+/// An error of a recount.
 #[derive(Debug, thiserror::Error)]
 pub enum RecountError {
     /// The database could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The database could not be read or written; run it again to go on.
+    /// The database could not be read or written; running the recount again resumes it.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Where a recount stands, as `store_meta` holds it.
+/// The state of a recount, as stored in `store_meta`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct RecountState {
-    /// The counter that it counts with.
+    /// The counter of the recount.
     to: String,
-    /// The loop that comes next, and its message that comes next.
+    /// The next loop, and the next message of it.
     loop_key: i64,
     seq: u32,
     /// Tokens of that loop before this message; extensions do not count.
@@ -112,22 +112,22 @@ struct RecountState {
     /// Tokens of its system prompts before this message, as they were and as they are.
     system_before: u64,
     system_after: u64,
-    /// The block that comes next, once the loops are done.
+    /// The next block, once the loops are done.
     block: Option<i64>,
     messages: u64,
     blocks: u64,
 }
 
-/// Returns the counter that the note of a recount names; what cannot be read names none.
+/// Returns the counter that the note of a recount names; an empty text if the note cannot be read.
 pub fn counter_of(note: &str) -> String {
     let state: RecountState = serde_json::from_str(note).unwrap_or_default();
     state.to
 }
 
-/// Counts the tokens of a database that was opened for it anew with its counter.
+/// Recounts the tokens of a database, which was opened for that, with its counter.
 ///
 /// `progress` is called after each transaction. A process that is killed loses the last one only:
-/// the next recount with the same counter goes on there.
+/// the next recount with the same counter continues from there.
 ///
 /// # Errors
 /// If the database cannot be read or written.
@@ -137,7 +137,7 @@ pub fn run(
 ) -> StoreResult<RecountReport> {
     let counter = store.counter();
     let ((from, mut state, resumed), all_messages) = within(store, |write| {
-        Ok((begin(write, counter)?, write.stored_messages()?))
+        Ok((begin_or_resume(write, counter)?, write.stored_messages()?))
     })?;
     let mut seen = RecountProgress {
         all_messages,
@@ -173,8 +173,8 @@ fn within<T>(
     result.ok_or_else(|| StoreError::Invalid("the store did not run the recount".into()))
 }
 
-/// Notes that a recount is under way, or finds where an earlier one stopped.
-fn begin(
+/// Records the start of a recount, or returns the state of an interrupted one.
+fn begin_or_resume(
     write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
 ) -> StoreResult<(String, RecountState, bool)> {
@@ -182,8 +182,8 @@ fn begin(
         .counter_name()?
         .ok_or_else(|| StoreError::Damaged("the token counter's name is missing".into()))?;
     let to = counter.name().to_owned();
-    let earlier = noted(write)?;
-    // Half of the counts may be those of a third counter: then nothing can be left out.
+    let earlier = read_state(write)?;
+    // Half of the counts may be those of a third counter: then nothing can be skipped.
     let resumed = earlier.is_some();
     if let Some(state) = earlier.filter(|state| state.to == to) {
         return Ok((from, state, true));
@@ -198,20 +198,20 @@ fn begin(
     Ok((from, state, resumed))
 }
 
-/// Returns how far a recount came; what cannot be read is as good as nowhere.
-fn noted(write: &dyn StoreRecount) -> StoreResult<Option<RecountState>> {
+/// Returns the stored state of a recount; a state that cannot be read counts as the beginning.
+fn read_state(write: &dyn StoreRecount) -> StoreResult<Option<RecountState>> {
     let note = write.recount_note()?;
     Ok(note.map(|note| serde_json::from_str(&note).unwrap_or_default()))
 }
 
-/// Does one transaction's worth; returns where it came, and whether that was the last.
+/// Runs one transaction; returns the state after it, and `true` if it was the last.
 fn step(
     write: &mut dyn StoreRecount,
     counter: &dyn TokenCounter,
     state: &RecountState,
 ) -> StoreResult<(RecountState, bool)> {
     // Two recounts at once would add up each other's figures.
-    if noted(write)?.as_ref() != Some(state) {
+    if read_state(write)?.as_ref() != Some(state) {
         let why = "another recount of this database is at work";
         return Err(StoreError::Invalid(why.into()));
     }
@@ -238,7 +238,7 @@ fn count(stored: StoredMessage, counter: &dyn TokenCounter) -> StoreResult<u64> 
     if stored.head.is_none() {
         return Ok(stored.tokens);
     }
-    // An image counts by its size, which stands in the message; its bytes are not needed.
+    // An image counts by its size, which is part of the message; its bytes are not needed.
     let message = decode(stored, &mut |_| Ok(None))?;
     codec::count_message(&message, counter)
 }

@@ -6,28 +6,28 @@ use crate::model::SealingProvider;
 
 use super::{Blob, BlockKey, Layout, LoopKey, Point, RunKey, Size, StoredMessage, Tick};
 
-/// A block with what is needed to tell whether it is active.
+/// A block with the position and the tick of its run, which decide if it is active.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generation {
     /// The block.
     pub block: BlockCore,
-    /// Where its run was made.
+    /// The position at which its run was made.
     pub point: Point,
     /// When its run was committed.
     pub tick: Tick,
 }
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// On the leaf of its run.
     Current,
-    /// On a loop before that.
+    /// On an earlier loop.
     Earlier,
-    /// It also covers every loop before its own.
+    /// A summary that also covers every loop before its own.
     Rollup,
-    /// The same, by a compaction that only its provider can read: it is active in contexts for that
-    /// provider.
+    /// A compaction that only its provider can read, over every loop before its own too: it is active
+    /// in contexts for that provider.
     Sealed(SealingProvider),
 }
 
@@ -51,54 +51,54 @@ impl BlockKind {
         }
     }
 
-    /// Whether it also covers every loop before its own.
+    /// True if a block of this kind also covers every loop before its own.
     pub fn covers_earlier_loops(self) -> bool {
         matches!(self, Self::Rollup | Self::Sealed(_))
     }
 
-    /// Whether only its provider can read it.
+    /// True if only a provider can read a block of this kind.
     pub fn is_sealed(self) -> bool {
         matches!(self, Self::Sealed(_))
     }
 
-    /// Reads the word.
+    /// Returns the value for a word in SQL and JSON.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// What a chain needs of a block: what it covers, and how much it shows.
+/// The part of a block that a chain needs: its coverage and the sizes of its sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockCore {
     /// Its key.
     pub key: BlockKey,
-    /// The loop that it stands on.
+    /// The loop of the block.
     pub loop_key: LoopKey,
     /// Its number on that loop, from 1.
     pub generation: u32,
     /// The run that wrote it.
     pub run: RunKey,
-    /// What it is.
+    /// The kind.
     pub kind: BlockKind,
-    /// The rollup that it goes on from.
+    /// The rollup that it extends.
     pub extends: Option<BlockKey>,
     /// Its sections.
     pub layout: Layout,
     /// Sequences before this one are covered.
     pub through: u32,
-    /// What its sections show.
+    /// The size of its sections.
     pub size: Size,
 }
 
-/// A row of `blocks`: the core, which can be asked for as if it were the row's own, and what else
-/// compacting again and showing need.
+/// A row of `blocks`: the core, to which the row dereferences, and the columns that only later
+/// compactions and reports need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockRow {
-    /// What a chain needs.
+    /// The part that a chain needs.
     pub core: BlockCore,
-    /// Tokens of what it covers.
+    /// The tokens of the messages that it covers.
     pub tokens_covered: u64,
-    /// What made the text.
+    /// The strategy that made the text.
     pub strategy: String,
     /// The configuration that shaped it.
     pub shaping: String,
@@ -134,14 +134,14 @@ pub enum Section {
 /// A row of `block_messages`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockMessage {
-    /// Where it stands.
+    /// The section of the message.
     pub section: Section,
     /// The original that it replaces or quotes.
     pub replaces: Option<u32>,
     /// The loop of the pinned message that it quotes. Its `body` has the size of the quote and the digest
-    /// of the original; what it says is read from there ([`shown_message`](crate::store::shown_message)).
+    /// of the original; the text is read from the original ([`shown_message`](crate::store::shown_message)).
     pub quotes: Option<LoopKey>,
-    /// What it says; `None`: the original is dropped.
+    /// The message; `None` if the original is dropped.
     pub body: Option<StoredMessage>,
 }
 
@@ -152,7 +152,7 @@ impl BlockMessage {
     }
 }
 
-/// What happened to a message or a turn that a block covers.
+/// The treatment of a message or a turn that a block covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Disposition {
     /// Shown word for word.
@@ -163,14 +163,14 @@ pub enum Disposition {
     Summarised,
     /// Nothing of it is shown.
     Dropped,
-    /// The whole loop went into a summary that stands on another loop.
+    /// The whole loop is part of a summary on another loop.
     RolledUp,
-    /// The provider's compaction stands for it.
+    /// A provider's compaction replaces it.
     Sealed,
 }
 
 impl Disposition {
-    /// All of them, in the order of the JSON.
+    /// All dispositions, in the order of the JSON.
     pub const ALL: [Self; 6] = [
         Self::Kept,
         Self::Truncated,
@@ -192,7 +192,7 @@ impl Disposition {
         }
     }
 
-    /// Reads the word.
+    /// Returns the value for a word in SQL and JSON.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -209,12 +209,12 @@ pub struct CoverageRow {
     pub seqs: Option<(u32, u32)>,
     /// Turns, both ends inclusive.
     pub turns: Option<(u32, u32)>,
-    /// What happened.
+    /// The treatment of the messages.
     pub disposition: Disposition,
 }
 
 impl CoverageRow {
-    /// Whether a further row covers what follows in the same loop, in the same way.
+    /// True if `next` covers the messages that follow in the same loop, with the same disposition.
     #[doc(hidden)]
     pub fn goes_on_with(&self, next: &Self) -> bool {
         let follows = |(one, other): ((u32, u32), (u32, u32))| one.1.saturating_add(1) == other.0;
@@ -224,14 +224,14 @@ impl CoverageRow {
     }
 }
 
-/// A block with what belongs to it, as a run writes it.
+/// A block with its messages, coverage and blobs, as a run writes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewBlock {
     /// The row; its key, generation and run are given by the store.
     pub row: BlockRow,
     /// The messages that differ from the originals.
     pub messages: Vec<BlockMessage>,
-    /// What happened to what it covers.
+    /// The treatment of everything that the block covers.
     pub coverage: Vec<CoverageRow>,
     /// Blobs that its messages show.
     pub blobs: Vec<Blob>,

@@ -1,14 +1,14 @@
-//! What a loop's source said of it.
+//! The metadata of a loop, as its source recorded it.
 //!
 //! Nearly all fields of nearly all loops are empty, and a session has many loops. So a document that has all
-//! its fields is stored without the empty ones, and with a field that says so. One that lacked a field from
-//! the beginning is stored as it is, and lacks it when it is read.
+//! its fields is stored without the empty ones, and with a field that marks it. A document that lacked a
+//! field from the beginning is stored unchanged, and lacks the field when it is read.
 
 use crate::model::{Json, LoopRecord};
 use crate::store::codec::{from_json, to_json};
 use crate::store::error::{StoreError, StoreResult};
 
-/// What a loop's source said of it.
+/// The metadata of a loop, as its source recorded it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopMeta {
     /// The interchange form without messages, turns and events; [`LoopMeta::record`] reads it.
@@ -17,10 +17,10 @@ pub struct LoopMeta {
     pub history: Option<String>,
 }
 
-/// The field that says `true`, or holds in a list what the document itself has under this name.
+/// The field that marks a shortened document: `true`, or a list with the document's own value of this name.
 const BRIEF: &str = "brief";
 
-/// The fields that are left out where they are empty.
+/// The fields that are left out if they are empty.
 const LEFT_OUT: [&str; 14] = [
     "session_id",
     "agent_id",
@@ -39,10 +39,10 @@ const LEFT_OUT: [&str; 14] = [
 ];
 
 impl LoopMeta {
-    /// Writes what a record says.
+    /// Encodes the metadata of a record.
     ///
     /// # Errors
-    /// If it cannot be written as JSON.
+    /// If the record cannot be written as JSON.
     pub fn of(record: &LoopRecord) -> StoreResult<Self> {
         let mut stored = record.clone();
         let extra = &mut stored.extra;
@@ -64,10 +64,10 @@ impl LoopMeta {
         })
     }
 
-    /// Reads what the record said.
+    /// Decodes the record.
     ///
     /// # Errors
-    /// If it is damaged.
+    /// If the document is damaged.
     pub fn record(&self) -> StoreResult<LoopRecord> {
         let mut record: LoopRecord = from_json(&self.meta)?;
         let note = record.extra.get(BRIEF).map(Json::read::<Vec<Json>>);

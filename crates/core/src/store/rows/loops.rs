@@ -6,18 +6,18 @@ use std::ops::{Deref, DerefMut};
 use super::{LoopKey, SessionKey, Size, Tick};
 use crate::model::{LoopId, LoopStatus};
 
-/// What a loop holds, as kept by each append.
+/// The totals of a loop, updated by each append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopTotals {
     /// Messages stored, extensions included: the next sequence.
     pub next_seq: u32,
-    /// Messages before this sequence are sealed.
+    /// The first sequence that is not final yet.
     pub sealed_seq: u32,
     /// Turn groups.
     pub turns: u32,
     /// Turn groups that are not in flight.
     pub complete: u32,
-    /// Messages that are no extension.
+    /// Messages that are not extensions.
     pub messages: u64,
     /// Tokens of these.
     pub tokens: u64,
@@ -25,21 +25,21 @@ pub struct LoopTotals {
     pub bytes: u64,
     /// The newest generation of a block on this loop.
     pub generation: u32,
-    /// What the provider of the last answer counted; `None` if none told, or a run, an undo or a redo
-    /// came after it.
+    /// The tokens that the provider of the last answer reported; `None` if it reported none, or a run, an
+    /// undo or a redo came after the answer.
     pub reported: Option<ReportedTokens>,
 }
 
-/// What a provider counted for a call.
+/// The tokens that a provider reported for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportedTokens {
     /// The sequence of the answer.
     pub seq: u32,
-    /// All that the call read and wrote: with the system prompt and the tools.
+    /// The tokens that the call read and wrote, with the system prompt and the tools.
     pub tokens: u64,
 }
 
-/// What else of a loop the next append goes on from.
+/// The running state of a loop that the next append continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopProgress {
     /// Tokens of extensions of kind `system`.
@@ -52,7 +52,7 @@ pub struct LoopProgress {
     pub chain: [u8; 32],
 }
 
-/// What a chain needs of a loop: where it stands, and how much it holds.
+/// The part of a loop that a chain needs: its parent, its status and its totals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopCore {
     /// Its key.
@@ -61,24 +61,23 @@ pub struct LoopCore {
     pub session: SessionKey,
     /// Its public id.
     pub loop_id: LoopId,
-    /// The loop that it goes on from, if that is in the same session.
+    /// The loop that it continues, if that loop is in the same session.
     pub parent: Option<LoopKey>,
-    /// The last turn of the parent that belongs to this loop's chain; `None`: no turn of it.
+    /// The last turn of the parent that belongs to this loop's chain; `None` if no turn does.
     pub parent_turn: Option<u32>,
-    /// Where within that turn the chain leaves the parent: the last sequence that belongs to it; `None`: the
-    /// whole turn does.
+    /// The last sequence of that turn that belongs to the chain; `None` if the whole turn does.
     pub parent_seq: Option<u32>,
-    /// Where it stands.
+    /// The status.
     pub status: LoopStatus,
-    /// What it holds.
+    /// The totals.
     pub totals: LoopTotals,
 }
 
-/// A row of `loops`: the core, which can be asked for as if it were the row's own, and what else
-/// appending and showing need.
+/// A row of `loops`: the core, to which the row dereferences, and the columns that only appends and
+/// reports need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopRow {
-    /// What a chain needs.
+    /// The part that a chain needs.
     pub core: LoopCore,
     /// The parent as the source names it.
     pub parent_loop_id: Option<LoopId>,
@@ -88,9 +87,9 @@ pub struct LoopRow {
     pub started_at: Option<String>,
     /// ISO-8601 text.
     pub ended_at: Option<String>,
-    /// When it was created.
+    /// The tick at which it was created.
     pub tick: Tick,
-    /// What the next append goes on from.
+    /// The running state that the next append continues.
     pub progress: LoopProgress,
 }
 
@@ -109,7 +108,7 @@ impl DerefMut for LoopRow {
 }
 
 impl LoopCore {
-    /// Returns how many turns of the parent belong to this loop's chain, one of which only a part does included.
+    /// Returns the number of the parent's turns that belong to this loop's chain, a partial last turn included.
     pub fn parent_turns(&self) -> u32 {
         self.parent_turn.map_or(0, |turn| turn.saturating_add(1))
     }
@@ -131,12 +130,12 @@ impl LoopCore {
     }
 }
 
-/// Where a chain leaves a loop.
+/// The point at which a chain leaves a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// How many turns belong whole to the chain.
+    /// The number of turns that belong whole to the chain.
     pub whole: u32,
-    /// The last sequence of the turn after these that belongs to it too; `None`: nothing of that does.
+    /// The last sequence of the next turn that belongs to the chain too; `None` if that turn does not.
     pub part: Option<u32>,
 }
 
@@ -147,12 +146,12 @@ impl Cut {
         part: None,
     };
 
-    /// Returns how many turns belong to the chain, one of which only a part does included.
+    /// Returns the number of turns that belong to the chain, a partial last turn included.
     pub fn turns(&self) -> u32 {
         self.whole.saturating_add(u32::from(self.part.is_some()))
     }
 
-    /// Whether a message of a turn lies before it.
+    /// True if a message of a turn is before the cut.
     pub fn holds(&self, turn: u32, seq: u32) -> bool {
         turn < self.whole || turn == self.whole && self.part.is_some_and(|last| seq <= last)
     }
@@ -175,11 +174,11 @@ pub struct TurnRow {
     pub bytes: u64,
     /// The source's index.
     pub turn_index: Option<i64>,
-    /// Whether the model answered.
+    /// True if the model answered.
     pub answered: bool,
-    /// Other turns that hold a call answered here.
+    /// Other turns with a call that is answered in this turn.
     pub answers: Vec<CallSite>,
-    /// When it was last appended to.
+    /// The tick of the last append to the turn.
     pub tick: Tick,
     /// Milliseconds since the epoch.
     pub started_at: Option<i64>,

@@ -1,9 +1,9 @@
-//! Messages, their sizes, blobs, and what is left of redacted ones.
+//! Messages, their sizes, blobs, and the remainders of redacted messages.
 
 use super::{Size, Tick};
 use crate::model::{Author, Role};
 
-/// What is left of a message that was redacted: the digest of what stands there now.
+/// The remainder of a redacted message: the digest of its redacted content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redaction {
     /// The receipt of the redaction.
@@ -14,16 +14,16 @@ pub struct Redaction {
     pub digest: [u8; 32],
 }
 
-/// A message without what it says.
+/// A message without its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageSize {
-    /// Its place in the loop.
+    /// Its sequence in the loop.
     pub seq: u32,
     /// Its turn group.
     pub turn: Option<u32>,
     /// Its role.
     pub role: Role,
-    /// Whose words it is.
+    /// The author of its words.
     pub author: Author,
     /// Its size.
     pub size: Size,
@@ -32,7 +32,7 @@ pub struct MessageSize {
 }
 
 impl MessageSize {
-    /// Whether it asks something of the agent, as [`Message::is_prompt`](crate::Message::is_prompt).
+    /// True if the message is a prompt, as of [`Message::is_prompt`](crate::Message::is_prompt).
     pub fn is_prompt(&self) -> bool {
         is_prompt(self.role, self.author)
     }
@@ -45,13 +45,13 @@ fn is_prompt(role: Role, author: Author) -> bool {
 /// A row of `messages`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageRow {
-    /// Its place in the loop.
+    /// Its sequence in the loop.
     pub seq: u32,
     /// Its turn group; `None` for an extension before the first.
     pub turn: Option<u32>,
-    /// When it was appended.
+    /// The tick of its append.
     pub tick: Tick,
-    /// What it says.
+    /// The message in its stored form.
     pub body: StoredMessage,
     /// Milliseconds since the epoch.
     pub created_at: Option<i64>,
@@ -66,7 +66,7 @@ pub struct MessageRow {
 pub struct StoredMessage {
     /// Its role.
     pub role: Role,
-    /// Whose words it is. No row says so of a message of a block, which has that of its role.
+    /// The author of its words. A message of a block has no such column; its author follows from its role.
     pub author: Author,
     /// Its tokens.
     pub tokens: u64,
@@ -87,13 +87,13 @@ pub struct StoredMessage {
 }
 
 impl StoredMessage {
-    /// Whether it asks something of the agent, as [`Message::is_prompt`](crate::Message::is_prompt).
+    /// True if the message is a prompt, as of [`Message::is_prompt`](crate::Message::is_prompt).
     pub fn is_prompt(&self) -> bool {
         is_prompt(self.role, self.author)
     }
 }
 
-/// Content that stands apart from its message, named by its SHA-256.
+/// Content that is stored outside its message, named by its SHA-256.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blob {
     /// Its name.
@@ -107,7 +107,7 @@ pub struct Blob {
 pub struct StoredBlob {
     /// Its name.
     pub sha256: [u8; 32],
-    /// The noted length.
+    /// The recorded length.
     pub bytes: u64,
     /// Its bytes.
     pub data: Vec<u8>,

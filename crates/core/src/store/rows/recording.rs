@@ -1,4 +1,4 @@
-//! What a recorder stores besides messages, as plain values.
+//! Rows that a recorder stores besides messages, as plain values.
 
 use std::ops::Range;
 
@@ -7,29 +7,29 @@ use super::LoopKey;
 /// A row of `started_calls`: a tool call, written before the tool runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallRow {
-    /// The loop that makes it.
+    /// The loop that makes the call.
     pub loop_key: LoopKey,
-    /// Names the call.
+    /// The id of the call.
     pub call_id: String,
-    /// Counts the calls of the loop with this id, from 0.
+    /// The number of the call among those of the loop with this id, from 0.
     pub nth: u32,
     /// The tool.
     pub tool_name: String,
-    /// What the tool is called with, as JSON; `None` once the result is stored.
+    /// The arguments of the call, as JSON; `None` once the result is stored.
     pub arguments: Option<String>,
-    /// The same at each attempt.
+    /// The idempotency key, the same at each attempt.
     pub idempotency_key: String,
     /// The source's index of the turn.
     pub turn_index: Option<i64>,
     /// ISO-8601 text.
     pub started_at: String,
-    /// How often it was started.
+    /// The number of times that the call was started.
     pub attempts: u32,
-    /// ISO-8601 text; `None`: there is no result.
+    /// ISO-8601 text; `None` while there is no result.
     pub finished_at: Option<String>,
 }
 
-/// A row of `append_keys`: the name that a caller gave an append, and where its messages are.
+/// A row of `append_keys`: the name that a caller gave an append, and the position of its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendKey {
     /// The name; unique in its session.
@@ -44,26 +44,26 @@ pub struct AppendKey {
     pub tokens: u64,
 }
 
-/// Which append keys of a session are asked for, in the order of their bytes.
+/// A range of append keys of a session, in the order of their bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppendKeyRange {
-    /// Only names that begin so.
+    /// The prefix of the names.
     pub prefix: String,
-    /// Only names behind this one.
+    /// The name after which the range begins.
     pub after: Option<String>,
-    /// Only names before this one.
+    /// The name before which the range ends.
     pub before: Option<String>,
-    /// The last one first.
+    /// True to return the last name first.
     pub descending: bool,
-    /// The most to return.
+    /// The largest number of keys to return.
     pub limit: Option<u32>,
 }
 
 impl AppendKeyRange {
-    /// Returns the least name that may be asked for, and the first that is behind all of them.
+    /// Returns the lower bound of the names, inclusive, and the upper bound, exclusive.
     pub fn bounds(&self) -> (String, Option<String>) {
-        // The least text behind another is that one with a character of zero; a backend that cannot hold
-        // such a text has none between the two.
+        // The least text after another is that text with a zero character appended; a backend that cannot
+        // store such a text has none between the two.
         let after = self.after.as_deref().unwrap_or_default();
         let end = end_of_prefix(&self.prefix);
         let end = match (end, self.before.clone()) {
@@ -74,7 +74,7 @@ impl AppendKeyRange {
     }
 }
 
-/// Returns the first text, in the order of bytes, behind all that begin with `prefix`; `None`: there is none.
+/// Returns the first text, in the order of bytes, after all that begin with `prefix`; `None` if there is none.
 fn end_of_prefix(prefix: &str) -> Option<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     while let Some(last) = chars.pop() {
@@ -87,7 +87,7 @@ fn end_of_prefix(prefix: &str) -> Option<String> {
     None
 }
 
-/// A row of `notes`: what was told of a loop while it runs.
+/// A row of `notes`: a fact recorded of a loop while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// An event as JSON.
@@ -96,7 +96,7 @@ pub enum Note {
     Turn(String),
 }
 
-/// What providers reported, summed.
+/// The token usage that providers reported, summed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UsageRow {
     /// The loop.
@@ -115,7 +115,7 @@ pub struct UsageRow {
     pub reasoning: u64,
     /// The providers' own totals, or else input, output and both caches.
     pub total: u64,
-    /// What providers reported as `usage.cost` or `usage.cost.total`.
+    /// The sum of `usage.cost` or `usage.cost.total` as providers reported it.
     pub cost: f64,
 }
 

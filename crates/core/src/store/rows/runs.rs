@@ -3,22 +3,22 @@
 use super::{BlockKey, LoopKey, ManifestKey, RunKey, SessionKey, Size, Tick};
 use crate::model::{Json, SessionId};
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is not over; its row is open.
+    /// The run has not ended; its row is open.
     Running,
     /// Its blocks are active until undone.
     Committed,
     /// The context would not have become smaller.
     NoGain,
-    /// A hook said no.
+    /// A hook refused the compaction.
     Vetoed,
     /// The strategy or a check failed.
     Failed,
     /// Another run came first.
     Conflict,
-    /// Whoever ran it is gone.
+    /// The process of the run ended before the run did.
     Interrupted,
 }
 
@@ -46,7 +46,7 @@ impl Outcome {
         }
     }
 
-    /// Reads the word.
+    /// Returns the outcome for a word in SQL and JSON.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -54,7 +54,7 @@ impl Outcome {
     }
 }
 
-/// Where a run, a flip or a pin was made: a loop, and how many complete turns it had.
+/// The position at which a run, a flip or a pin was made: a loop, and its number of complete turns then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The leaf.
@@ -72,21 +72,21 @@ pub struct RunRow {
     pub session: SessionKey,
     /// Its public id.
     pub run_id: String,
-    /// Where it was made.
+    /// The position of the leaf at the time.
     pub point: Point,
     /// When it was written.
     pub tick: Tick,
-    /// What asked for it: `manual`, `headroom`, `force` …
+    /// The trigger: `manual`, `headroom`, `force` …
     pub trigger: String,
-    /// What made the text.
+    /// The strategy that made the text.
     pub strategy: String,
-    /// Counts the committed runs of the chain from 1.
+    /// The number of the run among the committed runs of the chain, from 1.
     pub round: u32,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The last fallback that it needed.
+    /// The last fallback that the run needed.
     pub fallback: Option<String>,
-    /// What went wrong.
+    /// The error, if the run failed.
     pub error: Option<String>,
     /// The scope as text.
     pub scope: String,
@@ -96,23 +96,23 @@ pub struct RunRow {
     pub counter: String,
     /// The context before.
     pub before: Size,
-    /// The context after, or as it would have been.
+    /// The context after the run, or as it would have been.
     pub after: Size,
     /// ISO-8601 text.
     pub started_at: String,
     /// Milliseconds.
     pub duration_ms: u64,
-    /// The configuration that was asked for, as JSON.
+    /// The requested configuration, as JSON.
     pub config: String,
     /// Tokens of summarisers as JSON.
     pub usage: Option<String>,
     /// Digest of the plan.
     pub plan: [u8; 32],
-    /// What another tool recorded.
+    /// The record of another tool, if it made the compaction.
     pub record: Option<String>,
     /// Its events as a JSON array.
     pub events: Option<String>,
-    /// The configuration that was reached, as JSON; `None`: the one that was asked for.
+    /// The configuration that was used in the end, as JSON; the requested one if `None`.
     pub reached: Option<String>,
 }
 
@@ -136,51 +136,51 @@ pub(in crate::store) fn noted_events(events: Option<&str>) -> Vec<Json> {
 pub struct FlipRow {
     /// The run.
     pub run: RunKey,
-    /// Whether the run is live afterwards.
+    /// True for a redo: the run is live afterwards.
     pub redo: bool,
-    /// Where it was made.
+    /// The position of the leaf at the time.
     pub point: Point,
-    /// When.
+    /// The tick at which it was written.
     pub tick: Tick,
     /// ISO-8601 text.
     pub at: String,
-    /// Why.
+    /// The reason, if one was given.
     pub reason: Option<String>,
 }
 
-/// A row of `pins`: a message is pinned, or no longer.
+/// A row of `pins`: a message was pinned or unpinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinRow {
     /// The loop of the message.
     pub loop_key: LoopKey,
     /// Its sequence.
     pub seq: u32,
-    /// Whether it is pinned afterwards.
+    /// True if the message is pinned afterwards.
     pub pinned: bool,
-    /// Where it was made.
+    /// The position of the leaf at the time.
     pub point: Point,
-    /// When.
+    /// The tick at which it was written.
     pub tick: Tick,
     /// ISO-8601 text.
     pub at: String,
 }
 
-/// A row of `hides`: a session is hidden, or no longer. Each gives it another id.
+/// A row of `hides`: a session was hidden or shown again. Each change gives it another id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HideRow {
-    /// Whether it is hidden afterwards.
+    /// True if the session is hidden afterwards.
     pub hidden: bool,
     /// The id before.
     pub was: SessionId,
     /// The id since.
     pub session_id: SessionId,
-    /// When.
+    /// The tick at which it was written.
     pub tick: Tick,
     /// ISO-8601 text.
     pub at: String,
 }
 
-/// A row of `heads`: where all chains of the database ended at a moment.
+/// A row of `heads`: the ends of all chains of the database at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadRow {
     /// SHA-256 of the content before it was compressed.
@@ -191,7 +191,7 @@ pub struct HeadRow {
     pub content: Vec<u8>,
 }
 
-/// A row of `manifests`: which messages a context was made of.
+/// A row of `manifests`: the messages that a context was made of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManifestRow {
     /// Its key.
@@ -206,9 +206,9 @@ pub struct ManifestRow {
     pub tick: Tick,
     /// ISO-8601 text.
     pub recorded_at: String,
-    /// `skip` or `rollup`. With `skip` the first part tells where the context begins.
+    /// `skip` or `rollup`. With `skip`, the context begins with the loop of the first part.
     pub older_loops: String,
-    /// Where the messages are, in order.
+    /// The parts of the context, in order.
     pub parts: Vec<ManifestPart>,
     /// The size of the context.
     pub size: Size,
@@ -225,10 +225,10 @@ pub struct ManifestPart {
     pub loop_key: LoopKey,
     /// `rollup`, `first`, `compacted`, `recent`, `tail` or `raw`.
     pub section: String,
-    /// The block that the section is of.
+    /// The block that the section belongs to.
     pub block: Option<BlockKey>,
     /// The first and the last original; `None`: the messages are those of the block.
     pub seqs: Option<(u32, u32)>,
-    /// How many messages they are.
+    /// The number of messages.
     pub messages: u64,
 }

@@ -1,4 +1,4 @@
-//! Sessions, what was decided about them, and receipts.
+//! Sessions, their flags, and receipts.
 
 use super::{LoopKey, SessionKey, Tick};
 use crate::model::SessionId;
@@ -39,12 +39,12 @@ impl SessionRow {
     }
 }
 
-/// What changes of a session with all that happens in it.
+/// The activity of a session: the columns that each write to it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionActivity {
     /// Its key.
     pub key: SessionKey,
-    /// As that of [`SessionRow`].
+    /// The time of the newest message, as in [`SessionRow`].
     pub last_active_at: Option<String>,
     /// The loop last appended to or created.
     pub current_loop: Option<LoopKey>,
@@ -63,21 +63,21 @@ impl From<&SessionRow> for SessionActivity {
     }
 }
 
-/// What was decided about a session.
+/// The flags of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFlags {
-    /// Since when prune leaves it alone, as ISO-8601 text; `None`: it does not.
+    /// The time since when the session is protected from pruning, as ISO-8601 text; `None` if it is not.
     pub protected_at: Option<String>,
-    /// Whether what is imported into it is redacted first.
+    /// True if imports into the session are redacted first.
     pub redacts: bool,
 }
 
-/// A row of `maintenance`: the receipt of something that removed content.
+/// A row of `maintenance`: the receipt of a removal of content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiptRow {
     /// Its key.
     pub key: i64,
-    /// The session; it may be gone.
+    /// The session, which may have been erased.
     pub session: SessionKey,
     /// `erase`, `redact`, `prune` or `archive`.
     pub kind: String,
@@ -85,6 +85,6 @@ pub struct ReceiptRow {
     pub opened_at: String,
     /// ISO-8601 text; `None` while content may be removed.
     pub closed_at: Option<String>,
-    /// What was removed.
+    /// The content of the receipt, as JSON.
     pub detail: String,
 }

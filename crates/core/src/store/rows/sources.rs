@@ -1,4 +1,4 @@
-//! Where sessions were imported from, and the files that are kept of it.
+//! The imports of sessions, and the kept files of these imports.
 
 use super::{SessionKey, SourceKey};
 use crate::model::Time;
@@ -23,14 +23,14 @@ pub struct ImportNote {
     pub key: i64,
     /// The session.
     pub session: SessionKey,
-    /// Where that came from.
+    /// The source of the import.
     pub from: ImportRow,
     /// ISO-8601 text.
     pub imported_at: String,
 }
 
 impl ImportNote {
-    /// The note of an import that happens now, still without a key.
+    /// Returns the note of an import at the present time, still without a key.
     pub fn now(session: SessionKey, from: &ImportRow) -> Self {
         Self {
             key: 0,
@@ -59,18 +59,18 @@ pub struct SourceRow {
 /// A part of a kept file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourcePart {
-    /// Of the bytes as they stood in the file.
+    /// SHA-256 of the original bytes.
     pub sha256: [u8; 32],
-    /// How many these are.
+    /// The number of the original bytes.
     pub bytes: u64,
 }
 
 /// The bytes of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePiece {
-    /// Of the bytes as they stood in the file.
+    /// SHA-256 of the original bytes.
     pub sha256: [u8; 32],
-    /// How many these are.
+    /// The number of the original bytes.
     pub bytes: u64,
     /// The bytes, packed.
     pub data: Vec<u8>,

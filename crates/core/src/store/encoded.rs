@@ -1,7 +1,7 @@
-//! Messages in their stored form, with what an append must know of them.
+//! Messages in their stored form, with the values that an append needs.
 //!
-//! Making the stored form is most of the work of an append and needs no transaction: an import does
-//! it on the thread that reads.
+//! Encoding is most of the work of an append and needs no transaction: an import does it on the thread
+//! that reads.
 
 use super::StoreResult;
 use super::append::NewMessage;
@@ -10,30 +10,30 @@ use super::rows::{Blob, StoredMessage};
 use crate::model::{AgentMessage, Author, Message, Role, SealingProvider};
 use crate::tokens::{TokenCounter, reported_tokens};
 
-/// A message that is ready to be written.
+/// A message in its stored form, ready to be written.
 #[derive(Debug)]
-pub struct Ready {
+pub struct EncodedMessage {
     pub(super) body: StoredMessage,
     pub(super) blobs: Vec<Blob>,
     pub(super) origin: Option<[u8; 32]>,
-    /// The turn that its source put it in.
+    /// The turn index that its source gave it.
     pub(super) turn_index: Option<i64>,
     /// Milliseconds since the epoch.
     pub(super) created_at: Option<i64>,
-    /// Whether it is a system prompt.
+    /// True for a system prompt.
     pub(super) is_system: bool,
     /// Ids of the calls that it makes.
     pub(super) calls: Vec<String>,
     /// The id of the call that it answers.
     pub(super) answers: Option<String>,
-    /// What the provider counted for the call that it is the answer of.
+    /// The tokens that the provider reported for the call, if the message is an answer.
     pub(super) reported: Option<u64>,
-    /// Who compacted, if it holds a provider's compaction.
+    /// The provider, if the message contains a provider's compaction.
     pub(super) compaction: Option<SealingProvider>,
 }
 
-impl Ready {
-    /// Makes the stored form of a message.
+impl EncodedMessage {
+    /// Encodes a message.
     ///
     /// # Errors
     /// As [`codec::encode`].
@@ -48,12 +48,12 @@ impl Ready {
         })
     }
 
-    /// Takes the stored form of a message that is there already.
+    /// Returns a stored message in this form.
     pub(super) fn stored(message: &AgentMessage, body: StoredMessage) -> Self {
         Self::around(message)(body)
     }
 
-    /// Reads what an append must know of a message; the stored form is put to it.
+    /// Reads the values that an append needs from a message; returns a function that adds the stored form.
     fn around(message: &AgentMessage) -> impl FnOnce(StoredMessage) -> Self + use<> {
         let turn_index = message.turn_index();
         let is_system = matches!(message, AgentMessage::Extension(e) if e.kind == "system");
@@ -95,7 +95,7 @@ impl Ready {
         self.body.author
     }
 
-    /// Returns the turn that the source put the message in.
+    /// Returns the turn index that the source gave the message.
     pub fn turn_index(&self) -> Option<i64> {
         self.turn_index
     }
@@ -105,10 +105,10 @@ impl Ready {
         self.created_at
     }
 
-    /// Returns the message again.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// If the stored form is no message, which is a mistake of this program.
+    /// If the stored form cannot be decoded, which is a bug of this program.
     pub fn into_message(self) -> StoreResult<AgentMessage> {
         let blobs = self.blobs;
         codec::decode(self.body, &mut |sha256| {

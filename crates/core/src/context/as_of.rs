@@ -1,4 +1,4 @@
-//! Moments: which loop one is of, and how it is seen.
+//! Moments in the past: the loop of a moment, and the view of it.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -13,18 +13,18 @@ use crate::store::{
 /// A moment at which a context is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AsOf {
-    /// For the run's own loop, just after its commit.
+    /// The run's own loop, just after the commit of the run.
     Run(String),
-    /// For that loop, just after the last message of that turn. A loop that went on counts as at
-    /// work then: when loops end is not recorded.
+    /// A loop, just after the last message of a turn. A loop that grew later counts as running then, as
+    /// the ends of loops are not recorded.
     Turn {
         /// The loop.
         loop_id: LoopId,
         /// The turn, by position from 0.
         turn: u32,
     },
-    /// For that loop, just before this message was appended: what the model saw if the message is
-    /// its answer. Messages of the same append that stand before it are there already.
+    /// A loop, just before a message was appended: the context that the model saw, if the message is its
+    /// answer. Earlier messages of the same append are included.
     Before {
         /// The loop.
         loop_id: LoopId,
@@ -34,22 +34,22 @@ pub enum AsOf {
 }
 
 impl AsOf {
-    /// For this loop, just after the last message of this turn.
+    /// Returns the moment of a loop just after the last message of a turn.
     pub fn turn(loop_id: impl Into<String>, turn: u32) -> Self {
         let loop_id = LoopId::of(loop_id);
         Self::Turn { loop_id, turn }
     }
 
-    /// For the run's own loop, just after its commit.
+    /// The run's own loop, just after the commit of the run.
     pub fn run(run_id: impl Into<String>) -> Self {
         Self::Run(run_id.into())
     }
 
-    /// Just after the last turn or run of a session until this time; with a loop, of that loop. Times are
-    /// those of the messages, as whoever recorded them said.
+    /// Returns the moment just after the last turn or run of a session until this time; with a loop, of that
+    /// loop. The times are those of the messages, as recorded.
     ///
     /// # Errors
-    /// If the session or the loop is not there, or nothing had happened by then.
+    /// If the session or the loop does not exist, or had no turns and runs by then.
     ///
     /// # Examples
     /// ```
@@ -84,10 +84,10 @@ impl AsOf {
     }
 }
 
-/// Returns the loop of a moment, and how the moment is seen.
+/// Returns the loop of a moment, and the view of the moment.
 ///
 /// # Errors
-/// If the run, the loop or the turn is not there.
+/// If the run, the loop or the turn does not exist.
 pub fn moment_of(
     read: &dyn StoreRead,
     owner: &SessionRow,
@@ -131,11 +131,11 @@ pub fn moment_of(
     }
 }
 
-/// Returns the last turn or committed run until a time, in milliseconds since the epoch. Which is the last
-/// is a matter of ticks.
+/// Returns the last turn or committed run until a time, in milliseconds since the epoch. The last is the one
+/// with the highest tick.
 ///
 /// # Errors
-/// If the loop is not there.
+/// If the loop does not exist.
 pub fn last_until(
     read: &dyn StoreRead,
     owner: &SessionRow,
@@ -174,7 +174,7 @@ pub fn last_until(
     Ok(last.map(|(_, as_of)| as_of))
 }
 
-/// Returns a loop as it was just before one of its messages, and how that moment is seen.
+/// Returns a loop as it was just before one of its messages, and the view of that moment.
 fn before(read: &dyn StoreRead, leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow, View)> {
     let mut tick = None;
     read.messages(leaf.key, seq..seq.saturating_add(1), &mut |row| {
@@ -199,16 +199,16 @@ fn before(read: &dyn StoreRead, leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow
 /// Returns the session.
 ///
 /// # Errors
-/// If it is not there.
+/// If there is none.
 pub fn session_of(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionRow> {
     read.session(id)?
         .ok_or_else(|| StoreError::NoSession(id.to_string()))
 }
 
-/// Returns the loop named, or the session's current one.
+/// Returns the named loop, or the session's current one.
 ///
 /// # Errors
-/// If it is not there.
+/// If there is none.
 pub fn leaf_of(
     read: &dyn StoreRead,
     session: &SessionRow,
