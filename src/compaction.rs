@@ -97,7 +97,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[doc(no_inline)]
 pub use loopstore_digest::DigestCompaction;
+#[doc(no_inline)]
 pub use loopstore_model::compaction::{
     BlockCompactionStrategy, CancelFlag, CompactionConfig, CompactionPolicy, CompactionScope,
     ContextConfig, DefaultBlockCompaction, Draft, KeepRecent, LoopSlice, ModelWindows, OlderLoops,
@@ -109,7 +111,9 @@ pub(crate) use loopstore_model::compaction::{
     RunConfig, cut_recent, cut_tool_result, has_no_content, output_cap, plan,
 };
 #[cfg(feature = "tokio")]
+#[doc(no_inline)]
 pub use loopstore_summarize::FutureSummarizer;
+#[doc(no_inline)]
 pub use loopstore_summarize::{
     self as summarize, CommandSummarizer, SummarizeCompaction, SummarizeOptions, Summarizer,
     SummarizerError, SummaryAnswer, SummaryPrompt, SummaryRequest, SummaryRole,

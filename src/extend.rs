@@ -23,42 +23,58 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[doc(no_inline)]
 pub use crate::context::as_of::{leaf_of, moment_of, session_of};
+#[doc(no_inline)]
 pub use crate::context::over_time::SizesOverTime;
+#[doc(no_inline)]
 pub use crate::context::states::{LoopStates, ShownChain, shown_chain, turn_dispositions};
+#[doc(no_inline)]
 pub use loopstore_core::store::*;
 
 /// SQLite alone: formats, and counting tokens anew; with what it shares with other backends.
 pub mod sqlite {
+    pub use crate::sqlite::{Durability, SqliteOptions, SqliteStore, format_version, recount};
+    #[doc(no_inline)]
     pub use crate::sqlite::{
-        Durability, QueryLimits, QueryRows, Record, RecountError, RecountProgress, RecountReport,
-        Scrubbed, SessionView, SqliteOptions, SqliteStore, Stats, format_version, recount,
+        QueryLimits, QueryRows, Record, RecountError, RecountProgress, RecountReport, Scrubbed,
+        SessionView, Stats,
     };
 }
 
 /// What strategies are made of: the digest, what is cut, and the compaction of messages that
 /// belong to no session.
 pub mod compaction {
+    #[doc(no_inline)]
     pub use loopstore_digest::activity::{
         Activity, AgentPlan, AgentWork, CallEffects, CallHistory, FileAct, FileEvent, FileWork,
         PendingCall, PlanItem, PlanState, SourceTurn,
     };
+    #[doc(no_inline)]
     pub use loopstore_digest::{DIGEST, Digest, DigestInput, Digester, digest_of, document_work};
+    #[doc(no_inline)]
     pub use loopstore_model::compaction::Budget;
+    #[doc(no_inline)]
     pub use loopstore_model::compaction::RunConfig;
+    #[doc(no_inline)]
     pub use loopstore_model::compaction::one_liner;
+    #[doc(no_inline)]
     pub use loopstore_model::compaction::{
         CompactionStrategy, DefaultCompaction, compact_messages, keep_within_budget,
     };
+    #[doc(no_inline)]
     pub use loopstore_model::compaction::{EarlierBlock, ReadError, TurnReader};
+    #[doc(no_inline)]
     pub use loopstore_model::compaction::{
         OutputSize, PrunedMessage, Pruning, image_reference, output_cap,
     };
+    #[doc(no_inline)]
     pub use loopstore_model::compaction::{cut_tool_result, truncate_head_tail};
 }
 
 /// What a provider would object to in any messages.
 pub mod context {
+    #[doc(no_inline)]
     pub use loopstore_provider::faults::{faults_of, introduced};
 }
 
@@ -66,5 +82,6 @@ pub mod context {
 pub mod search {
     pub use crate::search::catch_up::{Indexed, index, rebuild_index};
     pub use crate::search::query::{MAX_QUERY_WORDS, Query, parse_query};
+    #[doc(no_inline)]
     pub use loopstore_digest::words::stems::content_words;
 }

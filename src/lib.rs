@@ -68,13 +68,16 @@ pub mod internal;
 pub mod search;
 mod sqlite;
 
+#[doc(no_inline)]
 pub use loopstore_core::context;
 #[doc(hidden)]
 pub use loopstore_core::failpoints;
 use loopstore_core::{overlay, store};
 use loopstore_digest::words;
 use loopstore_model::clock;
+#[doc(no_inline)]
 pub use loopstore_model::{self as model, tokens};
+#[doc(no_inline)]
 pub use loopstore_provider as provider;
 
 // The front door.
@@ -85,14 +88,17 @@ pub use api::{
 };
 #[cfg(feature = "tokio")]
 pub use api::{AsyncSession, AsyncStore};
+#[doc(no_inline)]
 pub use context::{AsOf, Context};
 pub use search::{
     Recall, RecallPart, SearchHit, SearchQuery, SearchResults, Snippet, recall, search,
 };
 pub use sqlite::Durability;
+#[doc(no_inline)]
 pub use store::{Key, KeyError, OpenError, SessionCursor, SessionFilter, StoreError};
 
 // Messages, loops and sessions.
+#[doc(no_inline)]
 pub use model::{
     AgentMessage, AssistantMessage, Author, ChildLoopRef, CompactedSection, CompactionBlock,
     Content, ContinuationKind, ExtensionMessage, Extra, Image, Int, InvalidId, Json, LlmMessage,
@@ -103,7 +109,9 @@ pub use model::{
 
 // Tokens.
 #[cfg(feature = "tiktoken")]
+#[doc(no_inline)]
 pub use tokens::TiktokenCounter;
+#[doc(no_inline)]
 pub use tokens::{
     COUNTERS, ContextTracker, HeuristicTokenCounter, TokenCounter, content_tokens, counter_named,
     estimate_tokens, message_tokens, total_tokens,
@@ -117,7 +125,9 @@ pub use compact::{
     pins, redo, repair_session, undo, unpin,
 };
 #[cfg(feature = "tokio")]
+#[doc(no_inline)]
 pub use compaction::FutureSummarizer;
+#[doc(no_inline)]
 pub use compaction::{
     BlockCompactionStrategy, CancelFlag, CommandSummarizer, CompactionConfig, CompactionPolicy,
     CompactionScope, ContextConfig, DefaultBlockCompaction, DigestCompaction, Draft, KeepRecent,
@@ -125,7 +135,9 @@ pub use compaction::{
     StrategyError, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, Summary,
     SummaryAnswer, SummaryPrompt, SummaryRequest, SummaryRole, UnknownModel, UnknownWord,
 };
+#[doc(no_inline)]
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
 
 pub use sqlite::{SqliteOptions, SqliteStore};
+#[doc(no_inline)]
 pub use store::{Database, SessionStore};

@@ -48,7 +48,7 @@ impl IndexQuery {
     }
 }
 
-/// Which messages are looked at; what is `None` does not matter.
+/// The messages that are searched; a field that is `None` restricts nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexFilter {
     /// The sessions of the messages.
