@@ -18,12 +18,6 @@ use super::{App, CliError, text};
 /// Standard output, written in large pieces.
 pub struct Out(BufWriter<PagedOutput>);
 
-impl Default for Out {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Out {
     /// Returns standard output without a pager.
     pub fn plain() -> Self {
