@@ -4,7 +4,7 @@
 //! [`PostgresStore::open_with`] takes [`PostgresOptions`]. [`schema`] prints the tables, also partitioned or
 //! for a Citus cluster, and [`tenant`] and [`grants`] the rights on them. The crate holds the statements and
 //! the connections. The rules on rows are those of the crate `loopstore`, which calls it through its contract
-//! [`SessionStore`] and [`Database`](loopstore::Database); files and the choice between a file and an address
+//! [`SessionStore`] and [`Database`]; files and the choice between a file and an address
 //! are not its concern.
 //!
 //! The tables are made to be partitioned or distributed by session: see `migrations` and `keys.rs`. The

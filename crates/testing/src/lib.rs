@@ -1,6 +1,6 @@
 //! The parts of tests that several packages share. Not published.
 //!
-//! - [`conformance!`] defines the tests of the store's contract for one backend; [`conformance`] has their code.
+//! - [`conformance!`] defines the tests of the store's contract for one backend; the module of that name has their code.
 //! - [`histories`] makes random sessions, [`conversations`] random requests of providers, [`secrets`] random
 //!   secrets; [`provider_faults`] lists what a provider refuses in a request.
 //! - [`keyed`] and [`plain`] open databases, [`server`] starts PostgreSQL (feature `postgres`), [`needs`] finds

@@ -21,7 +21,7 @@ pub fn is_alone(name: &str) -> bool {
     false
 }
 
-/// Runs a command of [`test`], which must pass; returns what it printed.
+/// Runs a command of [`test()`], which must pass; returns what it printed.
 pub fn passed(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,6 +1,6 @@
 //! The last calls of hooks: one JSON object a line, in `hooks.jsonl` of the state folder.
 //!
-//! It never grows past [`MAX_BYTES`]: the older half is dropped then. An entry says that something failed and
+//! It never grows past 128 KiB: the older half is dropped then. An entry says that something failed and
 //! why, and holds nothing of a conversation.
 
 use std::ffi::OsString;

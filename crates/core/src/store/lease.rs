@@ -4,7 +4,7 @@
 //! raises the token, and every write of a holder compares the token within the transaction: a holder
 //! that lost its lease cannot write, whatever its own clock shows.
 //!
-//! **When the holder dies.** A backend may know which holders live ([`LeaseGuard`](super::LeaseGuard)): SQLite does if its
+//! **When the holder dies.** A backend may know which holders live ([`LeaseGuard`]): SQLite does if its
 //! file is on a local file system of Linux. A lease then ends with its holder, whatever time it has left.
 //! Elsewhere its time decides.
 //!

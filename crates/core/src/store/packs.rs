@@ -408,7 +408,7 @@ pub fn fill(
 /// Calls `visit` with an archived message and its content.
 ///
 /// # Errors
-/// As [`pack_of`].
+/// If the store fails, or the pack is missing or damaged.
 #[cold]
 pub fn with_message<T>(
     scan: &dyn StoreScan,

@@ -32,7 +32,7 @@ pub struct MessageSize {
 }
 
 impl MessageSize {
-    /// True if the message is a prompt, as of [`Message::is_prompt`](crate::Message::is_prompt).
+    /// True if the message is a prompt, as of [`Message::is_prompt`](loopstore_model::Message::is_prompt).
     pub fn is_prompt(&self) -> bool {
         is_prompt(self.role, self.author)
     }
@@ -87,7 +87,7 @@ pub struct StoredMessage {
 }
 
 impl StoredMessage {
-    /// True if the message is a prompt, as of [`Message::is_prompt`](crate::Message::is_prompt).
+    /// True if the message is a prompt, as of [`Message::is_prompt`](loopstore_model::Message::is_prompt).
     pub fn is_prompt(&self) -> bool {
         is_prompt(self.role, self.author)
     }
