@@ -6,8 +6,8 @@
 //! partitions of a server that it starts. Neither an append nor a build nor a compaction may take more than
 //! 1.2 times as long in the larger one, and nothing else more than 1.3 times; what goes with the size, and is
 //! told in the guide, is printed and not judged. Compactions that were undone again and again, and sessions of
-//! many small loops, may take no more than goes with their number. `-- giant` (`many`, `partitions`,
-//! `overlays`) runs only these.
+//! many small loops, may take no more than goes with their number (`LOOPSTORE_LONG=1`: of 500,000 loops).
+//! `-- giant` (`many`, `partitions`, `overlays`) runs only these.
 
 mod overlays;
 #[cfg(feature = "postgres")]
