@@ -40,7 +40,7 @@ CREATE TRIGGER store_meta_no_update
 BEFORE UPDATE ON store_meta
 WHEN OLD.name IN ('import_key', 'created_at') OR NEW.name IS NOT OLD.name
 BEGIN
-    SELECT RAISE(ABORT, 'the key and the birth of a database never change');
+    SELECT RAISE(ABORT, 'the key and creation time of a database are immutable');
 END;
 
 -- How far a recount is stands here until it is done; so does that bytes of what was removed may still be
@@ -49,14 +49,14 @@ CREATE TRIGGER store_meta_no_delete
 BEFORE DELETE ON store_meta
 WHEN OLD.name NOT IN ('recount', 'scrub')
 BEGIN
-    SELECT RAISE(ABORT, 'what a database is written with is never deleted');
+    SELECT RAISE(ABORT, 'database settings cannot be deleted');
 END;
 
 CREATE TRIGGER store_meta_no_replace
 BEFORE INSERT ON store_meta
 WHEN EXISTS (SELECT 1 FROM store_meta WHERE name = NEW.name)
 BEGIN
-    SELECT RAISE(ABORT, 'what a database is written with is never replaced');
+    SELECT RAISE(ABORT, 'database settings cannot be replaced');
 END;
 
 -- sessions ----------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ WHEN (NEW.key IS NOT OLD.key OR NEW.tick < OLD.tick
         ))
     AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.key AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(FAIL, 'the id and the clock of a session never go back');
+    SELECT RAISE(FAIL, 'session ids are immutable, and session ticks cannot decrease');
 END;
 
 CREATE TRIGGER sessions_keep_their_audit
@@ -122,28 +122,28 @@ WHEN (NEW.audit_seq IS NOT OLD.audit_seq OR NEW.audit IS NOT OLD.audit)
         WHERE session = NEW.key AND audit_seq = NEW.audit_seq AND chain = NEW.audit
     ))
 BEGIN
-    SELECT RAISE(FAIL, 'the audit chain of a session never goes back');
+    SELECT RAISE(FAIL, 'audit chains cannot be shortened');
 END;
 
 CREATE TRIGGER sessions_no_delete
 BEFORE DELETE ON sessions
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.key AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a session is never deleted');
+    SELECT RAISE(ABORT, 'sessions cannot be deleted');
 END;
 
 CREATE TRIGGER sessions_no_replace
 BEFORE INSERT ON sessions
 WHEN EXISTS (SELECT 1 FROM sessions WHERE key = NEW.key OR session_id = NEW.session_id)
 BEGIN
-    SELECT RAISE(ABORT, 'a session is never replaced');
+    SELECT RAISE(ABORT, 'sessions cannot be replaced');
 END;
 
 CREATE TRIGGER sessions_begin_unaudited
 BEFORE INSERT ON sessions
 WHEN NEW.audit_seq <> 0 OR NEW.audit IS NOT zeroblob(32)
 BEGIN
-    SELECT RAISE(ABORT, 'the audit chain of a session never begins with a row');
+    SELECT RAISE(ABORT, 'audit chains must be empty when their session is created');
 END;
 
 -- audit -------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ WHEN NEW.audit_seq IS NOT 1 + CASE NEW.session
     ELSE (SELECT audit_seq FROM sessions WHERE key = NEW.session)
 END
 BEGIN
-    SELECT RAISE(ABORT, 'a row of an audit chain never leaves a gap');
+    SELECT RAISE(ABORT, 'audit rows must be consecutive');
 END;
 
 CREATE TRIGGER audit_is_newest
@@ -189,14 +189,14 @@ END;
 CREATE TRIGGER audit_no_update
 BEFORE UPDATE ON audit
 BEGIN
-    SELECT RAISE(ABORT, 'a row of an audit chain is never changed');
+    SELECT RAISE(ABORT, 'audit rows are immutable');
 END;
 
 CREATE TRIGGER audit_no_delete
 BEFORE DELETE ON audit
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a row of an audit chain is never deleted');
+    SELECT RAISE(ABORT, 'audit rows cannot be deleted');
 END;
 
 CREATE TABLE receipt_chain (
@@ -215,20 +215,20 @@ WHEN NEW.session IS NOT OLD.session OR NEW.audit_seq <= OLD.audit_seq OR NOT EXI
     SELECT 1 FROM audit WHERE session = 0 AND audit_seq = NEW.audit_seq AND chain = NEW.audit
 )
 BEGIN
-    SELECT RAISE(ABORT, 'the chain of receipts never goes back');
+    SELECT RAISE(ABORT, 'receipt chains cannot be shortened');
 END;
 
 CREATE TRIGGER receipt_chain_no_delete
 BEFORE DELETE ON receipt_chain
 BEGIN
-    SELECT RAISE(ABORT, 'the chain of receipts is never deleted');
+    SELECT RAISE(ABORT, 'receipt chains cannot be deleted');
 END;
 
 CREATE TRIGGER receipt_chain_no_replace
 BEFORE INSERT ON receipt_chain
 WHEN EXISTS (SELECT 1 FROM receipt_chain)
 BEGIN
-    SELECT RAISE(ABORT, 'the chain of receipts is never replaced');
+    SELECT RAISE(ABORT, 'receipt chains cannot be replaced');
 END;
 
 -- spent keys --------------------------------------------------------------------------------------
@@ -245,13 +245,13 @@ CREATE TRIGGER spent_keys_only_rise
 BEFORE UPDATE ON spent_keys
 WHEN NEW.name IS NOT OLD.name OR NEW.key < OLD.key
 BEGIN
-    SELECT RAISE(ABORT, 'a key is never given twice');
+    SELECT RAISE(ABORT, 'keys cannot be reused');
 END;
 
 CREATE TRIGGER spent_keys_no_delete
 BEFORE DELETE ON spent_keys
 BEGIN
-    SELECT RAISE(ABORT, 'a key is never given twice');
+    SELECT RAISE(ABORT, 'keys cannot be reused');
 END;
 
 -- heads -------------------------------------------------------------------------------------------
@@ -271,20 +271,20 @@ CREATE TABLE heads (
 CREATE TRIGGER heads_no_update
 BEFORE UPDATE ON heads
 BEGIN
-    SELECT RAISE(ABORT, 'what a head stands for is never changed');
+    SELECT RAISE(ABORT, 'message heads are immutable');
 END;
 
 CREATE TRIGGER heads_no_delete
 BEFORE DELETE ON heads
 BEGIN
-    SELECT RAISE(ABORT, 'what a head stands for is never deleted');
+    SELECT RAISE(ABORT, 'message heads cannot be deleted');
 END;
 
 CREATE TRIGGER heads_no_replace
 BEFORE INSERT ON heads
 WHEN EXISTS (SELECT 1 FROM heads WHERE key = NEW.key OR sha256 = NEW.sha256)
 BEGIN
-    SELECT RAISE(ABORT, 'what a head stands for is never replaced');
+    SELECT RAISE(ABORT, 'message heads cannot be replaced');
 END;
 
 -- session flags -----------------------------------------------------------------------------------
@@ -305,14 +305,14 @@ BEFORE UPDATE ON session_flags
 WHEN (NEW.session IS NOT OLD.session OR NEW.redacts < OLD.redacts OR NEW.protected_at <> OLD.protected_at)
     AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'the flags of a session are never taken back');
+    SELECT RAISE(ABORT, 'session flags cannot be cleared');
 END;
 
 CREATE TRIGGER session_flags_no_delete
 BEFORE DELETE ON session_flags
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'the flags of a session are never deleted');
+    SELECT RAISE(ABORT, 'session flags cannot be deleted');
 END;
 
 -- An upsert comes by here too.
@@ -323,7 +323,7 @@ WHEN EXISTS (
     WHERE session = NEW.session AND (NEW.redacts < redacts OR NEW.protected_at <> protected_at)
 ) AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = NEW.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'the flags of a session are never replaced');
+    SELECT RAISE(ABORT, 'session flags cannot be replaced');
 END;
 
 -- loops -------------------------------------------------------------------------------------------
@@ -410,14 +410,14 @@ WHEN (NEW.key IS NOT OLD.key OR NEW.session IS NOT OLD.session OR NEW.loop_id IS
         OR NEW.tick IS NOT OLD.tick OR NEW.sealed_seq < OLD.sealed_seq)
     AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(FAIL, 'the place of a loop in its tree and its seal never change');
+    SELECT RAISE(FAIL, 'the parent and the final turns of a loop are immutable');
 END;
 
 CREATE TRIGGER loops_no_delete
 BEFORE DELETE ON loops
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a loop is never deleted');
+    SELECT RAISE(ABORT, 'loops cannot be deleted');
 END;
 
 CREATE TRIGGER loops_no_replace
@@ -427,7 +427,7 @@ WHEN EXISTS (
     WHERE key = NEW.key OR (session = NEW.session AND loop_id = NEW.loop_id)
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a loop is never replaced');
+    SELECT RAISE(ABORT, 'loops cannot be replaced');
 END;
 
 CREATE TRIGGER loops_spent
@@ -476,7 +476,7 @@ WHEN (NEW.id IS NOT OLD.id OR NEW.first_seq IS NOT OLD.first_seq
         WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'a turn never moves');
+    SELECT RAISE(ABORT, 'the positions of turns are immutable');
 END;
 
 CREATE TRIGGER turns_no_delete
@@ -487,7 +487,7 @@ WHEN OLD.first_seq < (SELECT sealed_seq FROM loops WHERE key = OLD.id >> 32)
         WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'a sealed turn is never deleted');
+    SELECT RAISE(ABORT, 'final turns cannot be deleted');
 END;
 
 -- An append writes the totals of its turn over the old ones; it fires this trigger too.
@@ -498,7 +498,7 @@ WHEN EXISTS (
     WHERE id = NEW.id AND (first_seq IS NOT NEW.first_seq OR turn_index IS NOT NEW.turn_index)
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a turn is never replaced');
+    SELECT RAISE(ABORT, 'turns cannot be replaced');
 END;
 
 -- messages ----------------------------------------------------------------------------------------
@@ -555,7 +555,7 @@ WHEN (NEW.id IS NOT OLD.id OR NEW.turn IS NOT OLD.turn OR NEW.role IS NOT OLD.ro
         WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'a stored message is never changed');
+    SELECT RAISE(ABORT, 'stored messages are immutable');
 END;
 
 CREATE TRIGGER messages_no_delete
@@ -566,14 +566,14 @@ WHEN (OLD.id & 4294967295) < (SELECT sealed_seq FROM loops WHERE key = OLD.id >>
         WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'a sealed message is never deleted');
+    SELECT RAISE(ABORT, 'final messages cannot be deleted');
 END;
 
 CREATE TRIGGER messages_no_replace
 BEFORE INSERT ON messages
 WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
 BEGIN
-    SELECT RAISE(ABORT, 'a stored message is never replaced');
+    SELECT RAISE(ABORT, 'stored messages cannot be replaced');
 END;
 
 -- blobs -------------------------------------------------------------------------------------------
@@ -591,21 +591,21 @@ CREATE TABLE blobs (
 CREATE TRIGGER blobs_no_update
 BEFORE UPDATE ON blobs
 BEGIN
-    SELECT RAISE(ABORT, 'a blob is never changed');
+    SELECT RAISE(ABORT, 'blobs are immutable');
 END;
 
 CREATE TRIGGER blobs_no_delete
 BEFORE DELETE ON blobs
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a blob is never deleted');
+    SELECT RAISE(ABORT, 'blobs cannot be deleted');
 END;
 
 CREATE TRIGGER blobs_no_replace
 BEFORE INSERT ON blobs
 WHEN EXISTS (SELECT 1 FROM blobs WHERE key = NEW.key OR sha256 = NEW.sha256)
 BEGIN
-    SELECT RAISE(ABORT, 'a blob is never replaced');
+    SELECT RAISE(ABORT, 'blobs cannot be replaced');
 END;
 
 -- blob refs ---------------------------------------------------------------------------------------
@@ -623,7 +623,7 @@ CREATE INDEX blob_refs_blob ON blob_refs (blob);
 CREATE TRIGGER blob_refs_no_update
 BEFORE UPDATE ON blob_refs
 BEGIN
-    SELECT RAISE(ABORT, 'a reference to a blob is never changed');
+    SELECT RAISE(ABORT, 'blob references are immutable');
 END;
 
 -- Unsealed messages may go with what they refer to.
@@ -642,7 +642,7 @@ WHEN NOT EXISTS (
         END
     )
 BEGIN
-    SELECT RAISE(ABORT, 'a reference to a blob is never deleted');
+    SELECT RAISE(ABORT, 'blob references cannot be deleted');
 END;
 
 -- runs --------------------------------------------------------------------------------------------
@@ -709,7 +709,7 @@ CREATE TRIGGER runs_begin_open
 BEFORE INSERT ON runs
 WHEN NEW.digest IS NOT NULL
 BEGIN
-    SELECT RAISE(ABORT, 'a run is never written closed');
+    SELECT RAISE(ABORT, 'runs must be open when they are written');
 END;
 
 -- Closing is the one change.
@@ -720,7 +720,7 @@ WHEN (OLD.digest IS NOT NULL OR NEW.digest IS NULL OR NEW.key IS NOT OLD.key
         OR NEW.loop IS NOT OLD.loop OR NEW.turns IS NOT OLD.turns)
     AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a run is never changed');
+    SELECT RAISE(ABORT, 'runs are immutable');
 END;
 
 CREATE TRIGGER runs_close_audited
@@ -731,7 +731,7 @@ WHEN NEW.digest IS NOT OLD.digest AND NOT EXISTS (
         AND a.was IS coalesce(OLD.digest, a.was)
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a run is never closed without its row in the audit chain');
+    SELECT RAISE(ABORT, 'closed runs need a row in the audit chain');
 END;
 
 -- Coverage ends where its block does; how its ranges follow each other each insert has checked.
@@ -746,21 +746,21 @@ WHEN OLD.digest IS NULL AND EXISTS (
     ), 0)
 )
 BEGIN
-    SELECT RAISE(ABORT, 'the coverage of a block never ends elsewhere than the block');
+    SELECT RAISE(ABORT, 'coverage must end where its block ends');
 END;
 
 CREATE TRIGGER runs_no_delete
 BEFORE DELETE ON runs
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a run is never deleted');
+    SELECT RAISE(ABORT, 'runs cannot be deleted');
 END;
 
 CREATE TRIGGER runs_no_replace
 BEFORE INSERT ON runs
 WHEN EXISTS (SELECT 1 FROM runs WHERE key = NEW.key OR run_id = NEW.run_id)
 BEGIN
-    SELECT RAISE(ABORT, 'a run is never replaced');
+    SELECT RAISE(ABORT, 'runs cannot be replaced');
 END;
 
 CREATE TRIGGER runs_spent
@@ -799,21 +799,21 @@ CREATE TRIGGER flips_no_update
 BEFORE UPDATE ON flips
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'an undo or redo is never changed');
+    SELECT RAISE(ABORT, 'undos and redos are immutable');
 END;
 
 CREATE TRIGGER flips_no_delete
 BEFORE DELETE ON flips
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'an undo or redo is never deleted');
+    SELECT RAISE(ABORT, 'undos and redos cannot be deleted');
 END;
 
 CREATE TRIGGER flips_no_replace
 BEFORE INSERT ON flips
 WHEN EXISTS (SELECT 1 FROM flips WHERE key = NEW.key)
 BEGIN
-    SELECT RAISE(ABORT, 'an undo or redo is never replaced');
+    SELECT RAISE(ABORT, 'undos and redos cannot be replaced');
 END;
 
 CREATE TRIGGER flips_audited
@@ -823,7 +823,7 @@ WHEN NOT EXISTS (
     WHERE s.key = NEW.session AND a.kind = 'flip' AND a.digest = NEW.digest
 )
 BEGIN
-    SELECT RAISE(ABORT, 'an undo or redo is never written without its row in the audit chain');
+    SELECT RAISE(ABORT, 'undos and redos need a row in the audit chain');
 END;
 
 -- pins --------------------------------------------------------------------------------------------
@@ -856,21 +856,21 @@ CREATE TRIGGER pins_no_update
 BEFORE UPDATE ON pins
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a pin is never changed');
+    SELECT RAISE(ABORT, 'pins are immutable');
 END;
 
 CREATE TRIGGER pins_no_delete
 BEFORE DELETE ON pins
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a pin is never deleted');
+    SELECT RAISE(ABORT, 'pins cannot be deleted');
 END;
 
 CREATE TRIGGER pins_no_replace
 BEFORE INSERT ON pins
 WHEN EXISTS (SELECT 1 FROM pins WHERE key = NEW.key)
 BEGIN
-    SELECT RAISE(ABORT, 'a pin is never replaced');
+    SELECT RAISE(ABORT, 'pins cannot be replaced');
 END;
 
 CREATE TRIGGER pins_audited
@@ -880,7 +880,7 @@ WHEN NOT EXISTS (
     WHERE s.key = NEW.session AND a.kind = 'pin' AND a.digest = NEW.digest
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a pin is never written without its row in the audit chain');
+    SELECT RAISE(ABORT, 'pins need a row in the audit chain');
 END;
 
 -- hides -------------------------------------------------------------------------------------------
@@ -909,21 +909,21 @@ CREATE TRIGGER hides_no_update
 BEFORE UPDATE ON hides
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'what hid a session is never changed');
+    SELECT RAISE(ABORT, 'hides are immutable');
 END;
 
 CREATE TRIGGER hides_no_delete
 BEFORE DELETE ON hides
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'what hid a session is never deleted');
+    SELECT RAISE(ABORT, 'hides cannot be deleted');
 END;
 
 CREATE TRIGGER hides_no_replace
 BEFORE INSERT ON hides
 WHEN EXISTS (SELECT 1 FROM hides WHERE key = NEW.key)
 BEGIN
-    SELECT RAISE(ABORT, 'what hid a session is never replaced');
+    SELECT RAISE(ABORT, 'hides cannot be replaced');
 END;
 
 CREATE TRIGGER hides_audited
@@ -933,7 +933,7 @@ WHEN NOT EXISTS (
     WHERE s.key = NEW.session AND a.kind = 'hide' AND a.digest = NEW.digest
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a session is never hidden without its row in the audit chain');
+    SELECT RAISE(ABORT, 'hides need a row in the audit chain');
 END;
 
 -- blocks ------------------------------------------------------------------------------------------
@@ -1007,7 +1007,7 @@ WHEN (NEW.key IS NOT OLD.key OR NEW.loop IS NOT OLD.loop OR NEW.generation IS NO
         WHERE l.key = OLD.loop AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'a block is never changed');
+    SELECT RAISE(ABORT, 'blocks are immutable');
 END;
 
 CREATE TRIGGER blocks_no_delete
@@ -1017,7 +1017,7 @@ WHEN NOT EXISTS (
     WHERE l.key = OLD.loop AND m.closed_at IS NULL
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a block is never deleted');
+    SELECT RAISE(ABORT, 'blocks cannot be deleted');
 END;
 
 CREATE TRIGGER blocks_no_replace
@@ -1027,14 +1027,14 @@ WHEN EXISTS (
     WHERE key = NEW.key OR (loop = NEW.loop AND generation = NEW.generation)
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a block is never replaced');
+    SELECT RAISE(ABORT, 'blocks cannot be replaced');
 END;
 
 CREATE TRIGGER blocks_of_open_run
 BEFORE INSERT ON blocks
 WHEN NOT EXISTS (SELECT 1 FROM runs WHERE key = NEW.run AND digest IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a closed run never takes a block');
+    SELECT RAISE(ABORT, 'the run is closed: it takes no more blocks');
 END;
 
 CREATE TRIGGER blocks_spent
@@ -1084,7 +1084,7 @@ WHEN (NEW.id IS NOT OLD.id OR NEW.section IS NOT OLD.section OR NEW.replaces IS 
         WHERE b.key = OLD.id >> 32 AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'a message of a block is never changed');
+    SELECT RAISE(ABORT, 'block messages are immutable');
 END;
 
 CREATE TRIGGER block_messages_no_delete
@@ -1095,14 +1095,14 @@ WHEN NOT EXISTS (
     WHERE b.key = OLD.id >> 32 AND m.closed_at IS NULL
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a message of a block is never deleted');
+    SELECT RAISE(ABORT, 'block messages cannot be deleted');
 END;
 
 CREATE TRIGGER block_messages_no_replace
 BEFORE INSERT ON block_messages
 WHEN EXISTS (SELECT 1 FROM block_messages WHERE id = NEW.id)
 BEGIN
-    SELECT RAISE(ABORT, 'a message of a block is never replaced');
+    SELECT RAISE(ABORT, 'block messages cannot be replaced');
 END;
 
 CREATE TRIGGER block_messages_of_open_run
@@ -1112,7 +1112,7 @@ WHEN NOT EXISTS (
     WHERE b.key = NEW.id >> 32 AND r.digest IS NULL
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a block of a closed run never takes a message');
+    SELECT RAISE(ABORT, 'the run is closed: its blocks take no more messages');
 END;
 
 -- coverage ----------------------------------------------------------------------------------------
@@ -1146,7 +1146,7 @@ WHEN NOT EXISTS (
     WHERE l.key = OLD.loop AND m.closed_at IS NULL
 )
 BEGIN
-    SELECT RAISE(ABORT, 'coverage is never changed');
+    SELECT RAISE(ABORT, 'coverage rows are immutable');
 END;
 
 CREATE TRIGGER coverage_no_delete
@@ -1156,14 +1156,14 @@ WHEN NOT EXISTS (
     WHERE l.key = OLD.loop AND m.closed_at IS NULL
 )
 BEGIN
-    SELECT RAISE(ABORT, 'coverage is never deleted');
+    SELECT RAISE(ABORT, 'coverage rows cannot be deleted');
 END;
 
 CREATE TRIGGER coverage_no_replace
 BEFORE INSERT ON coverage
 WHEN EXISTS (SELECT 1 FROM coverage WHERE id = NEW.id)
 BEGIN
-    SELECT RAISE(ABORT, 'coverage is never replaced');
+    SELECT RAISE(ABORT, 'coverage rows cannot be replaced');
 END;
 
 -- Loops before come first. The ranges of the block's own loop follow each other, and what became of each
@@ -1204,7 +1204,7 @@ WHEN NOT EXISTS (
         END
 )
 BEGIN
-    SELECT RAISE(ABORT, 'coverage never comes without its run or against the sections of its block');
+    SELECT RAISE(ABORT, 'coverage row does not fit its run, or the sections of its block');
 END;
 
 -- manifests ---------------------------------------------------------------------------------------
@@ -1244,21 +1244,21 @@ CREATE TRIGGER manifests_no_update
 BEFORE UPDATE ON manifests
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a manifest is never changed');
+    SELECT RAISE(ABORT, 'manifests are immutable');
 END;
 
 CREATE TRIGGER manifests_no_delete
 BEFORE DELETE ON manifests
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'a manifest is never deleted');
+    SELECT RAISE(ABORT, 'manifests cannot be deleted');
 END;
 
 CREATE TRIGGER manifests_no_replace
 BEFORE INSERT ON manifests
 WHEN EXISTS (SELECT 1 FROM manifests WHERE key = NEW.key OR manifest_id = NEW.manifest_id)
 BEGIN
-    SELECT RAISE(ABORT, 'a manifest is never replaced');
+    SELECT RAISE(ABORT, 'manifests cannot be replaced');
 END;
 
 CREATE TRIGGER manifests_audited
@@ -1268,7 +1268,7 @@ WHEN NOT EXISTS (
     WHERE s.key = NEW.session AND a.kind = 'manifest' AND a.digest = NEW.digest
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a manifest is never written without its row in the audit chain');
+    SELECT RAISE(ABORT, 'manifests need a row in the audit chain');
 END;
 
 -- imports -----------------------------------------------------------------------------------------
@@ -1296,21 +1296,21 @@ CREATE TRIGGER imports_no_update
 BEFORE UPDATE ON imports
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'the note of an import is never changed');
+    SELECT RAISE(ABORT, 'import notes are immutable');
 END;
 
 CREATE TRIGGER imports_no_delete
 BEFORE DELETE ON imports
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'the note of an import is never deleted');
+    SELECT RAISE(ABORT, 'import notes cannot be deleted');
 END;
 
 CREATE TRIGGER imports_no_replace
 BEFORE INSERT ON imports
 WHEN EXISTS (SELECT 1 FROM imports WHERE key = NEW.key)
 BEGIN
-    SELECT RAISE(ABORT, 'the note of an import is never replaced');
+    SELECT RAISE(ABORT, 'import notes cannot be replaced');
 END;
 
 CREATE TRIGGER imports_audited
@@ -1320,7 +1320,7 @@ WHEN NOT EXISTS (
     WHERE s.key = NEW.session AND a.kind = 'import' AND a.digest = NEW.digest
 )
 BEGIN
-    SELECT RAISE(ABORT, 'the note of an import is never written without its row in the audit chain');
+    SELECT RAISE(ABORT, 'import notes need a row in the audit chain');
 END;
 
 -- sources -----------------------------------------------------------------------------------------
@@ -1369,21 +1369,21 @@ CREATE TABLE source_pieces (
 CREATE TRIGGER source_pieces_no_update
 BEFORE UPDATE ON source_pieces
 BEGIN
-    SELECT RAISE(ABORT, 'a piece of a source is never changed');
+    SELECT RAISE(ABORT, 'source pieces are immutable');
 END;
 
 CREATE TRIGGER source_pieces_no_delete
 BEFORE DELETE ON source_pieces
 WHEN EXISTS (SELECT 1 FROM source_parts WHERE piece = OLD.key)
 BEGIN
-    SELECT RAISE(ABORT, 'a piece of a source is never deleted while a source needs it');
+    SELECT RAISE(ABORT, 'source pieces in use cannot be deleted');
 END;
 
 CREATE TRIGGER source_pieces_no_replace
 BEFORE INSERT ON source_pieces
 WHEN EXISTS (SELECT 1 FROM source_pieces WHERE key = NEW.key OR sha256 = NEW.sha256)
 BEGIN
-    SELECT RAISE(ABORT, 'a piece of a source is never replaced');
+    SELECT RAISE(ABORT, 'source pieces cannot be replaced');
 END;
 
 -- source parts ------------------------------------------------------------------------------------
@@ -1416,7 +1416,7 @@ CREATE INDEX maintenance_open ON maintenance (session) WHERE closed_at IS NULL;
 CREATE TRIGGER maintenance_no_delete
 BEFORE DELETE ON maintenance
 BEGIN
-    SELECT RAISE(ABORT, 'a receipt is never deleted');
+    SELECT RAISE(ABORT, 'receipts cannot be deleted');
 END;
 
 -- Closing is the one change, and may complete the detail.
@@ -1426,21 +1426,21 @@ WHEN OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL OR NEW.key IS NOT OLD.ke
     OR NEW.session IS NOT OLD.session OR NEW.kind IS NOT OLD.kind
     OR NEW.opened_at IS NOT OLD.opened_at
 BEGIN
-    SELECT RAISE(ABORT, 'a receipt is never changed');
+    SELECT RAISE(ABORT, 'receipts are immutable');
 END;
 
 CREATE TRIGGER maintenance_begins_open
 BEFORE INSERT ON maintenance
 WHEN NEW.closed_at IS NOT NULL
 BEGIN
-    SELECT RAISE(ABORT, 'a receipt is never written closed');
+    SELECT RAISE(ABORT, 'receipts must be open when they are written');
 END;
 
 CREATE TRIGGER maintenance_no_replace
 BEFORE INSERT ON maintenance
 WHEN EXISTS (SELECT 1 FROM maintenance WHERE key = NEW.key)
 BEGIN
-    SELECT RAISE(ABORT, 'a receipt is never replaced');
+    SELECT RAISE(ABORT, 'receipts cannot be replaced');
 END;
 
 -- redactions --------------------------------------------------------------------------------------
@@ -1471,7 +1471,7 @@ WHEN NOT EXISTS (
     END
 )
 BEGIN
-    SELECT RAISE(ABORT, 'what is left of a redacted message is never changed');
+    SELECT RAISE(ABORT, 'redaction remainders are immutable');
 END;
 
 CREATE TRIGGER redactions_no_insert
@@ -1484,7 +1484,7 @@ WHEN NOT EXISTS (
     END
 )
 BEGIN
-    SELECT RAISE(ABORT, 'what is left of a redacted message is only written while a receipt is open');
+    SELECT RAISE(ABORT, 'redaction remainders can only be written while a receipt is open');
 END;
 
 -- It goes with its message.
@@ -1502,14 +1502,14 @@ WHEN CASE
         END
     )
 BEGIN
-    SELECT RAISE(ABORT, 'what is left of a redacted message is never deleted');
+    SELECT RAISE(ABORT, 'redaction remainders cannot be deleted');
 END;
 
 CREATE TRIGGER redactions_no_replace
 BEFORE INSERT ON redactions
 WHEN EXISTS (SELECT 1 FROM redactions WHERE owner = NEW.owner)
 BEGIN
-    SELECT RAISE(ABORT, 'what is left of a redacted message is never replaced');
+    SELECT RAISE(ABORT, 'redaction remainders cannot be replaced');
 END;
 
 -- packs -------------------------------------------------------------------------------------------
@@ -1539,13 +1539,13 @@ WHEN EXISTS (SELECT 1 FROM packs WHERE id = NEW.id)
         WHERE l.key = NEW.id >> 32 AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'a pack is only written while a receipt is open, and never replaced');
+    SELECT RAISE(ABORT, 'packs can only be written while a receipt is open, and cannot be replaced');
 END;
 
 CREATE TRIGGER packs_no_update
 BEFORE UPDATE ON packs
 BEGIN
-    SELECT RAISE(ABORT, 'a pack is never changed');
+    SELECT RAISE(ABORT, 'packs are immutable');
 END;
 
 CREATE TRIGGER packs_no_delete
@@ -1555,7 +1555,7 @@ WHEN NOT EXISTS (
     WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a pack is never deleted');
+    SELECT RAISE(ABORT, 'packs cannot be deleted');
 END;
 
 -- packed heads ------------------------------------------------------------------------------------
@@ -1577,13 +1577,13 @@ WHEN EXISTS (SELECT 1 FROM packed_heads WHERE id = NEW.id)
         WHERE l.key = NEW.id >> 32 AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'the head of an archived message is never replaced');
+    SELECT RAISE(ABORT, 'archived message heads cannot be replaced');
 END;
 
 CREATE TRIGGER packed_heads_no_update
 BEFORE UPDATE ON packed_heads
 BEGIN
-    SELECT RAISE(ABORT, 'the head of an archived message is never changed');
+    SELECT RAISE(ABORT, 'archived message heads are immutable');
 END;
 
 CREATE TRIGGER packed_heads_no_delete
@@ -1593,7 +1593,7 @@ WHEN NOT EXISTS (
     WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
 )
 BEGIN
-    SELECT RAISE(ABORT, 'the head of an archived message is never deleted');
+    SELECT RAISE(ABORT, 'archived message heads cannot be deleted');
 END;
 
 -- leases ------------------------------------------------------------------------------------------
@@ -1620,7 +1620,7 @@ CREATE TRIGGER leases_never_go_back
 BEFORE UPDATE ON leases
 WHEN NEW.loop IS NOT OLD.loop OR NEW.token < OLD.token
 BEGIN
-    SELECT RAISE(ABORT, 'the token of a lease never goes back');
+    SELECT RAISE(ABORT, 'lease tokens cannot decrease');
 END;
 
 CREATE TRIGGER leases_no_delete
@@ -1630,14 +1630,14 @@ WHEN NOT EXISTS (
     WHERE l.key = OLD.loop AND m.closed_at IS NULL
 ) AND EXISTS (SELECT 1 FROM loops WHERE key = OLD.loop)
 BEGIN
-    SELECT RAISE(ABORT, 'a lease is let go, never deleted');
+    SELECT RAISE(ABORT, 'leases are released, not deleted');
 END;
 
 CREATE TRIGGER leases_no_replace
 BEFORE INSERT ON leases
 WHEN EXISTS (SELECT 1 FROM leases WHERE loop = NEW.loop)
 BEGIN
-    SELECT RAISE(ABORT, 'a lease is never replaced');
+    SELECT RAISE(ABORT, 'leases cannot be replaced');
 END;
 
 -- started calls -----------------------------------------------------------------------------------
@@ -1679,7 +1679,7 @@ WHEN (NEW.key IS NOT OLD.key OR NEW.loop IS NOT OLD.loop OR NEW.call_id IS NOT O
         WHERE l.key = OLD.loop AND m.closed_at IS NULL
     )
 BEGIN
-    SELECT RAISE(ABORT, 'a started call is never changed but to finish it');
+    SELECT RAISE(ABORT, 'started calls can only be finished');
 END;
 
 CREATE TRIGGER started_calls_no_delete
@@ -1689,7 +1689,7 @@ WHEN NOT EXISTS (
     WHERE l.key = OLD.loop AND m.closed_at IS NULL
 ) AND EXISTS (SELECT 1 FROM loops WHERE key = OLD.loop)
 BEGIN
-    SELECT RAISE(ABORT, 'a started call is never deleted');
+    SELECT RAISE(ABORT, 'started calls cannot be deleted');
 END;
 
 CREATE TRIGGER started_calls_no_replace
@@ -1699,7 +1699,7 @@ WHEN EXISTS (
     WHERE key = NEW.key OR (loop = NEW.loop AND call_id = NEW.call_id AND nth = NEW.nth)
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a started call is never replaced');
+    SELECT RAISE(ABORT, 'started calls cannot be replaced');
 END;
 
 -- append keys -------------------------------------------------------------------------------------
@@ -1726,21 +1726,21 @@ CREATE TRIGGER append_keys_no_update
 BEFORE UPDATE ON append_keys
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'the key of an append is never changed');
+    SELECT RAISE(ABORT, 'append keys are immutable');
 END;
 
 CREATE TRIGGER append_keys_no_delete
 BEFORE DELETE ON append_keys
 WHEN NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
-    SELECT RAISE(ABORT, 'the key of an append is never deleted');
+    SELECT RAISE(ABORT, 'append keys cannot be deleted');
 END;
 
 CREATE TRIGGER append_keys_no_replace
 BEFORE INSERT ON append_keys
 WHEN EXISTS (SELECT 1 FROM append_keys WHERE session = NEW.session AND name = NEW.name)
 BEGIN
-    SELECT RAISE(ABORT, 'the key of an append is never replaced');
+    SELECT RAISE(ABORT, 'append keys cannot be replaced');
 END;
 
 -- notes -------------------------------------------------------------------------------------------
@@ -1764,14 +1764,14 @@ WHEN NOT EXISTS (
     WHERE l.key = OLD.id >> 32 AND m.closed_at IS NULL
 )
 BEGIN
-    SELECT RAISE(ABORT, 'a note is never changed');
+    SELECT RAISE(ABORT, 'notes are immutable');
 END;
 
 CREATE TRIGGER notes_no_replace
 BEFORE INSERT ON notes
 WHEN EXISTS (SELECT 1 FROM notes WHERE id = NEW.id)
 BEGIN
-    SELECT RAISE(ABORT, 'a note is never replaced');
+    SELECT RAISE(ABORT, 'notes cannot be replaced');
 END;
 
 -- Notes have no reference that could cascade.

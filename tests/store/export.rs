@@ -377,7 +377,7 @@ fn a_damaged_part_is_an_error_and_a_finding() {
         let trigger = "CREATE TRIGGER source_pieces_no_update
 BEFORE UPDATE ON source_pieces
 BEGIN
-    SELECT RAISE(ABORT, 'a piece of a source is never changed');
+    SELECT RAISE(ABORT, 'source pieces are immutable');
 END";
         connection.execute_batch(trigger).unwrap();
         drop(connection);

@@ -805,7 +805,7 @@ CREATE FUNCTION loopstore_message_goes() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF NOT loopstore_may_go(OLD.session, OLD."loop", OLD.seq) THEN
-        RAISE EXCEPTION 'a sealed message is never deleted' USING ERRCODE = 'restrict_violation';
+        RAISE EXCEPTION 'final messages cannot be deleted' USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN OLD;
 END
@@ -815,7 +815,7 @@ CREATE FUNCTION loopstore_turn_goes() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF NOT loopstore_may_go(OLD.session, OLD."loop", OLD.first_seq) THEN
-        RAISE EXCEPTION 'a sealed turn is never deleted' USING ERRCODE = 'restrict_violation';
+        RAISE EXCEPTION 'final turns cannot be deleted' USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN OLD;
 END
@@ -839,20 +839,20 @@ WHEN ((NEW.session, NEW.loop, NEW.seq, NEW.turn, NEW.role, NEW.author, NEW.tick,
         NEW.body_block, NEW.origin, NEW.salt, NEW.digest, NEW.chain, NEW.head, NEW.body, NEW.escaped)
     IS DISTINCT FROM (OLD.session, OLD.loop, OLD.seq, OLD.turn, OLD.role, OLD.author, OLD.tick,
         OLD.created_at, OLD.body_block, OLD.origin, OLD.salt, OLD.digest, OLD.chain, OLD.head, OLD.body, OLD.escaped))
-EXECUTE FUNCTION loopstore_only_with_receipt('a stored message is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('stored messages are immutable');
 CREATE TRIGGER messages_no_delete BEFORE DELETE ON messages FOR EACH ROW
 EXECUTE FUNCTION loopstore_message_goes();
 
 CREATE TRIGGER turns_stay BEFORE UPDATE ON turns FOR EACH ROW
 WHEN ((NEW.session, NEW.loop, NEW.turn, NEW.first_seq, NEW.turn_index)
     IS DISTINCT FROM (OLD.session, OLD.loop, OLD.turn, OLD.first_seq, OLD.turn_index))
-EXECUTE FUNCTION loopstore_only_with_receipt('a turn never moves');
+EXECUTE FUNCTION loopstore_only_with_receipt('the positions of turns are immutable');
 CREATE TRIGGER turns_no_delete BEFORE DELETE ON turns FOR EACH ROW
 EXECUTE FUNCTION loopstore_turn_goes();
 
 CREATE TRIGGER sessions_keep_their_clock BEFORE UPDATE ON sessions FOR EACH ROW
 WHEN (NEW.session <> OLD.session OR NEW.tick < OLD.tick)
-EXECUTE FUNCTION loopstore_only_with_receipt('the id and the clock of a session never go back');
+EXECUTE FUNCTION loopstore_only_with_receipt('session ids are immutable, and session ticks cannot decrease');
 -- Hiding a session gives it another id; its newest row there says which.
 CREATE FUNCTION loopstore_session_is_renamed() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -862,7 +862,7 @@ BEGIN
         WHERE h.session = OLD.session AND h.was = OLD.session_id AND h.session_id = NEW.session_id
             AND h.key = (SELECT max(n.key) FROM hides n WHERE n.session = OLD.session)
     ) THEN
-        RAISE EXCEPTION 'the id and the clock of a session never go back'
+        RAISE EXCEPTION 'session ids are immutable, and session ticks cannot decrease'
             USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
@@ -874,11 +874,11 @@ EXECUTE FUNCTION loopstore_session_is_renamed();
 -- A session may be protected and released again, and its imports redacted from now on: nothing else changes.
 CREATE TRIGGER session_flags_stay BEFORE UPDATE ON session_flags FOR EACH ROW
 WHEN (NEW.session <> OLD.session OR NEW.redacts < OLD.redacts OR NEW.protected_at <> OLD.protected_at)
-EXECUTE FUNCTION loopstore_only_with_receipt('the flags of a session are never taken back');
+EXECUTE FUNCTION loopstore_only_with_receipt('session flags cannot be cleared');
 CREATE TRIGGER session_flags_no_delete BEFORE DELETE ON session_flags FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('the flags of a session are never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('session flags cannot be deleted');
 CREATE TRIGGER sessions_no_delete BEFORE DELETE ON sessions FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a session is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('sessions cannot be deleted');
 
 CREATE FUNCTION loopstore_session_audited() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -895,17 +895,17 @@ END
 $$;
 CREATE TRIGGER sessions_keep_their_audit BEFORE UPDATE ON sessions FOR EACH ROW
 WHEN (NEW.audit_seq <> OLD.audit_seq OR NEW.audit <> OLD.audit)
-EXECUTE FUNCTION loopstore_session_audited('the audit chain of a session never goes back');
+EXECUTE FUNCTION loopstore_session_audited('audit chains cannot be shortened');
 CREATE TRIGGER sessions_begin_unaudited BEFORE INSERT ON sessions FOR EACH ROW
 WHEN (NEW.audit_seq <> 0 OR NEW.audit <> decode(repeat('00', 32), 'hex'))
-EXECUTE FUNCTION loopstore_session_audited('the audit chain of a session never begins with a row');
+EXECUTE FUNCTION loopstore_session_audited('audit chains must be empty when their session is created');
 CREATE TRIGGER receipt_chain_follows BEFORE UPDATE ON receipt_chain FOR EACH ROW
-EXECUTE FUNCTION loopstore_session_audited('the chain of receipts never goes back');
+EXECUTE FUNCTION loopstore_session_audited('receipt chains cannot be shortened');
 CREATE TRIGGER receipt_chain_begins_empty BEFORE INSERT ON receipt_chain FOR EACH ROW
 WHEN (NEW.audit_seq <> 0 OR NEW.audit <> decode(repeat('00', 32), 'hex'))
-EXECUTE FUNCTION loopstore_session_audited('the chain of receipts never begins with a row');
+EXECUTE FUNCTION loopstore_session_audited('receipt chains must be empty when their database is created');
 CREATE TRIGGER receipt_chain_no_delete BEFORE DELETE ON receipt_chain FOR EACH ROW
-EXECUTE FUNCTION loopstore_never('the chain of receipts is never deleted');
+EXECUTE FUNCTION loopstore_never('receipt chains cannot be deleted');
 
 CREATE FUNCTION loopstore_audit_follows() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -919,7 +919,7 @@ BEGIN
         SELECT s.audit_seq INTO newest FROM sessions s WHERE s.session = NEW.session;
     END IF;
     IF NEW.audit_seq IS DISTINCT FROM newest + 1 THEN
-        RAISE EXCEPTION 'a row of an audit chain never leaves a gap'
+        RAISE EXCEPTION 'audit rows must be consecutive'
             USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
@@ -944,11 +944,11 @@ $$;
 CREATE TRIGGER audit_is_newest AFTER INSERT ON audit FOR EACH ROW
 EXECUTE FUNCTION loopstore_audit_is_newest();
 CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit FOR EACH ROW
-EXECUTE FUNCTION loopstore_never('a row of an audit chain is never changed');
+EXECUTE FUNCTION loopstore_never('audit rows are immutable');
 CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a row of an audit chain is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('audit rows cannot be deleted');
 CREATE TRIGGER heads_stay BEFORE UPDATE OR DELETE ON heads FOR EACH ROW
-EXECUTE FUNCTION loopstore_never('what a head stands for is never changed');
+EXECUTE FUNCTION loopstore_never('message heads are immutable');
 
 -- Whether the newest row of a session's audit chain says this.
 CREATE FUNCTION loopstore_is_audited(which BIGINT, what TEXT, the_digest BYTEA) RETURNS BOOLEAN
@@ -967,7 +967,7 @@ CREATE FUNCTION loopstore_audited() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF NOT loopstore_is_audited(NEW.session, TG_ARGV[0], NEW.digest) THEN
-        RAISE EXCEPTION '% is never written without its row in the audit chain', TG_ARGV[1]
+        RAISE EXCEPTION '% need a row in the audit chain', TG_ARGV[1]
             USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
@@ -977,41 +977,41 @@ $$;
 CREATE TRIGGER session_names_no_update BEFORE UPDATE ON session_names FOR EACH ROW
 WHEN ((NEW.session_id, NEW.session, NEW.tenant) IS DISTINCT FROM (OLD.session_id, OLD.session, OLD.tenant)
     OR NOT NEW.leaves)
-EXECUTE FUNCTION loopstore_never('the id of a session is never given to another one');
+EXECUTE FUNCTION loopstore_never('session ids cannot be reused');
 CREATE TRIGGER session_names_no_delete BEFORE DELETE ON session_names FOR EACH ROW
 WHEN (NOT OLD.leaves)
-EXECUTE FUNCTION loopstore_never('a session is never deleted');
+EXECUTE FUNCTION loopstore_never('sessions cannot be deleted');
 
 CREATE TRIGGER loops_stay_sealed BEFORE UPDATE ON loops FOR EACH ROW
 WHEN ((NEW.session, NEW.key, NEW.loop_id, NEW.parent, NEW.parent_turn, NEW.parent_seq, NEW.tick)
         IS DISTINCT FROM (OLD.session, OLD.key, OLD.loop_id, OLD.parent, OLD.parent_turn, OLD.parent_seq,
             OLD.tick)
     OR NEW.sealed_seq < OLD.sealed_seq)
-EXECUTE FUNCTION loopstore_only_with_receipt('the place of a loop in its tree and its seal never change');
+EXECUTE FUNCTION loopstore_only_with_receipt('the parent and the final turns of a loop are immutable');
 CREATE TRIGGER loops_no_delete BEFORE DELETE ON loops FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a loop is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('loops cannot be deleted');
 
 CREATE TRIGGER blobs_no_update BEFORE UPDATE ON blobs FOR EACH ROW
-EXECUTE FUNCTION loopstore_never('a blob is never changed');
+EXECUTE FUNCTION loopstore_never('blobs are immutable');
 CREATE TRIGGER blobs_no_delete BEFORE DELETE ON blobs FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a blob is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('blobs cannot be deleted');
 CREATE TRIGGER blob_refs_no_update BEFORE UPDATE ON blob_refs FOR EACH ROW
-EXECUTE FUNCTION loopstore_never('a reference to a blob is never changed');
+EXECUTE FUNCTION loopstore_never('blob references are immutable');
 CREATE TRIGGER blob_refs_no_delete BEFORE DELETE ON blob_refs FOR EACH ROW
-EXECUTE FUNCTION loopstore_owned_goes('a reference to a blob is never deleted');
+EXECUTE FUNCTION loopstore_owned_goes('blob references cannot be deleted');
 
 CREATE TRIGGER runs_begin_open BEFORE INSERT ON runs FOR EACH ROW
 WHEN (NEW.digest IS NOT NULL)
-EXECUTE FUNCTION loopstore_never('a run is never written closed');
+EXECUTE FUNCTION loopstore_never('runs must be open when they are written');
 -- Closing is the one change.
 CREATE TRIGGER runs_no_update BEFORE UPDATE ON runs FOR EACH ROW
 WHEN (OLD.digest IS NOT NULL OR NEW.digest IS NULL
     OR (NEW.session, NEW.key, NEW.run_id, NEW.loop, NEW.turns)
         IS DISTINCT FROM (OLD.session, OLD.key, OLD.run_id, OLD.loop, OLD.turns))
-EXECUTE FUNCTION loopstore_only_with_receipt('a run is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('runs are immutable');
 CREATE TRIGGER runs_audited BEFORE UPDATE ON runs FOR EACH ROW
 WHEN (NEW.digest IS DISTINCT FROM OLD.digest)
-EXECUTE FUNCTION loopstore_audited('run', 'a closed run');
+EXECUTE FUNCTION loopstore_audited('run', 'closed runs');
 -- Coverage ends where its block does; how its ranges follow each other each insert has checked.
 CREATE FUNCTION loopstore_run_is_whole() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -1024,7 +1024,7 @@ BEGIN
             ORDER BY c.ordinal DESC LIMIT 1
         ), 0)
     ) THEN
-        RAISE EXCEPTION 'the coverage of a block never ends elsewhere than the block'
+        RAISE EXCEPTION 'coverage must end where its block ends'
             USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
@@ -1034,21 +1034,21 @@ CREATE TRIGGER runs_close_whole BEFORE UPDATE ON runs FOR EACH ROW
 WHEN (OLD.digest IS NULL)
 EXECUTE FUNCTION loopstore_run_is_whole();
 CREATE TRIGGER runs_no_delete BEFORE DELETE ON runs FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a run is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('runs cannot be deleted');
 CREATE TRIGGER flips_stay BEFORE UPDATE OR DELETE ON flips FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('an undo or redo is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('undos and redos are immutable');
 CREATE TRIGGER flips_audited BEFORE INSERT ON flips FOR EACH ROW
-EXECUTE FUNCTION loopstore_audited('flip', 'an undo or redo');
+EXECUTE FUNCTION loopstore_audited('flip', 'undos and redos');
 
 CREATE TRIGGER pins_stay BEFORE UPDATE OR DELETE ON pins FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a pin is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('pins are immutable');
 CREATE TRIGGER pins_audited BEFORE INSERT ON pins FOR EACH ROW
-EXECUTE FUNCTION loopstore_audited('pin', 'a pin');
+EXECUTE FUNCTION loopstore_audited('pin', 'pins');
 
 CREATE TRIGGER hides_stay BEFORE UPDATE OR DELETE ON hides FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('what hid a session is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('hides are immutable');
 CREATE TRIGGER hides_audited BEFORE INSERT ON hides FOR EACH ROW
-EXECUTE FUNCTION loopstore_audited('hide', 'what hid a session');
+EXECUTE FUNCTION loopstore_audited('hide', 'hides');
 
 -- Blocks, and what belongs to them, come while their run is open.
 CREATE FUNCTION loopstore_run_is_open() RETURNS TRIGGER
@@ -1065,7 +1065,7 @@ BEGIN
         WHERE b.session = NEW.session AND b.key = NEW.block;
     END IF;
     IF fits IS NOT TRUE THEN
-        RAISE EXCEPTION 'a closed run never takes a block, nor its blocks a message'
+        RAISE EXCEPTION 'the run is closed: it takes no more blocks or messages'
             USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
@@ -1116,7 +1116,7 @@ BEGIN
                     END
             END
     ) THEN
-        RAISE EXCEPTION 'coverage never comes without its run or against the sections of its block'
+        RAISE EXCEPTION 'coverage row does not fit its run, or the sections of its block'
             USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
@@ -1135,51 +1135,51 @@ WHEN ((NEW.session, NEW.key, NEW.loop, NEW.generation, NEW.run, NEW.kind, NEW.ex
         OLD.first_start, OLD.first_end, OLD.compacted_start, OLD.compacted_end, OLD.recent_start,
         OLD.recent_end, OLD.through, OLD.bytes_block, OLD.messages_block, OLD.strategy,
         OLD.shaping, OLD.created_at, OLD.extra, OLD.digest))
-EXECUTE FUNCTION loopstore_only_with_receipt('a block is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('blocks are immutable');
 CREATE TRIGGER blocks_no_delete BEFORE DELETE ON blocks FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a block is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('blocks cannot be deleted');
 CREATE TRIGGER block_messages_no_update BEFORE UPDATE ON block_messages FOR EACH ROW
 WHEN ((NEW.session, NEW.block, NEW.ordinal, NEW.section, NEW.replaces, NEW.quotes, NEW.role,
         NEW.body_block, NEW.salt, NEW.digest, NEW.head, NEW.body, NEW.escaped)
     IS DISTINCT FROM (OLD.session, OLD.block, OLD.ordinal, OLD.section, OLD.replaces, OLD.quotes, OLD.role,
         OLD.body_block, OLD.salt, OLD.digest, OLD.head, OLD.body, OLD.escaped))
-EXECUTE FUNCTION loopstore_only_with_receipt('a message of a block is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('block messages are immutable');
 CREATE TRIGGER block_messages_no_delete BEFORE DELETE ON block_messages FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a message of a block is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('block messages cannot be deleted');
 CREATE TRIGGER coverage_stays BEFORE UPDATE OR DELETE ON coverage FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('coverage is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('coverage rows are immutable');
 
 CREATE TRIGGER manifests_stay BEFORE UPDATE OR DELETE ON manifests FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a manifest is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('manifests are immutable');
 CREATE TRIGGER manifests_audited BEFORE INSERT ON manifests FOR EACH ROW
-EXECUTE FUNCTION loopstore_audited('manifest', 'a manifest');
+EXECUTE FUNCTION loopstore_audited('manifest', 'manifests');
 CREATE TRIGGER imports_stay BEFORE UPDATE OR DELETE ON imports FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('the note of an import is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('import notes are immutable');
 CREATE TRIGGER imports_audited BEFORE INSERT ON imports FOR EACH ROW
-EXECUTE FUNCTION loopstore_audited('import', 'the note of an import');
+EXECUTE FUNCTION loopstore_audited('import', 'import notes');
 
 CREATE TRIGGER maintenance_no_delete BEFORE DELETE ON maintenance FOR EACH ROW
-EXECUTE FUNCTION loopstore_never('a receipt is never deleted');
+EXECUTE FUNCTION loopstore_never('receipts cannot be deleted');
 CREATE TRIGGER maintenance_begins_open BEFORE INSERT ON maintenance FOR EACH ROW
 WHEN (NEW.closed_at IS NOT NULL)
-EXECUTE FUNCTION loopstore_never('a receipt is never written closed');
+EXECUTE FUNCTION loopstore_never('receipts must be open when they are written');
 -- Closing is the one change, and may complete the detail.
 CREATE TRIGGER maintenance_only_closes BEFORE UPDATE ON maintenance FOR EACH ROW
 WHEN (OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL
     OR (NEW.session, NEW.key, NEW.kind, NEW.opened_at)
         IS DISTINCT FROM (OLD.session, OLD.key, OLD.kind, OLD.opened_at))
-EXECUTE FUNCTION loopstore_never('a receipt is never changed');
+EXECUTE FUNCTION loopstore_never('receipts are immutable');
 
 CREATE TRIGGER redactions_no_update BEFORE UPDATE ON redactions FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('what is left of a redacted message is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('redaction remainders are immutable');
 CREATE TRIGGER redactions_no_delete BEFORE DELETE ON redactions FOR EACH ROW
-EXECUTE FUNCTION loopstore_owned_goes('what is left of a redacted message is never deleted');
+EXECUTE FUNCTION loopstore_owned_goes('redaction remainders cannot be deleted');
 
 CREATE TRIGGER leases_never_go_back BEFORE UPDATE ON leases FOR EACH ROW
 WHEN (NEW.session <> OLD.session OR NEW.loop <> OLD.loop OR NEW.token < OLD.token)
-EXECUTE FUNCTION loopstore_never('the token of a lease never goes back');
+EXECUTE FUNCTION loopstore_never('lease tokens cannot decrease');
 CREATE TRIGGER leases_no_delete BEFORE DELETE ON leases FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a lease is let go, never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('leases are released, not deleted');
 
 CREATE TRIGGER started_calls_stay BEFORE UPDATE ON started_calls FOR EACH ROW
 WHEN ((NEW.session, NEW.key, NEW.loop, NEW.call_id, NEW.nth, NEW.tool_name, NEW.idempotency_key,
@@ -1188,24 +1188,24 @@ WHEN ((NEW.session, NEW.key, NEW.loop, NEW.call_id, NEW.nth, NEW.tool_name, NEW.
         OLD.idempotency_key, OLD.started_at)
     OR OLD.finished_at IS NOT NULL
     OR (NEW.arguments IS DISTINCT FROM OLD.arguments AND NEW.finished_at IS NULL))
-EXECUTE FUNCTION loopstore_only_with_receipt('a started call is never changed but to finish it');
+EXECUTE FUNCTION loopstore_only_with_receipt('started calls can only be finished');
 CREATE TRIGGER started_calls_no_delete BEFORE DELETE ON started_calls FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a started call is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('started calls cannot be deleted');
 CREATE TRIGGER append_keys_stay BEFORE UPDATE OR DELETE ON append_keys FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('the key of an append is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('append keys are immutable');
 CREATE TRIGGER notes_no_update BEFORE UPDATE ON notes FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a note is never changed');
+EXECUTE FUNCTION loopstore_only_with_receipt('notes are immutable');
 
 CREATE TRIGGER source_pieces_no_update BEFORE UPDATE ON source_pieces FOR EACH ROW
-EXECUTE FUNCTION loopstore_never('a piece of a source is never changed');
+EXECUTE FUNCTION loopstore_never('source pieces are immutable');
 
 -- Without its key a database cannot distinguish a known record from a new one.
 CREATE TRIGGER store_meta_no_update BEFORE UPDATE ON store_meta FOR EACH ROW
 WHEN (OLD.name IN ('import_key', 'created_at') OR NEW.name <> OLD.name)
-EXECUTE FUNCTION loopstore_never('the key and the birth of a database never change');
+EXECUTE FUNCTION loopstore_never('the key and creation time of a database are immutable');
 CREATE TRIGGER store_meta_no_delete BEFORE DELETE ON store_meta FOR EACH ROW
 WHEN (OLD.name NOT IN ('recount', 'scrub'))
-EXECUTE FUNCTION loopstore_never('what a database is written with is never deleted');
+EXECUTE FUNCTION loopstore_never('database settings cannot be deleted');
 
 CREATE FUNCTION loopstore_written_with_receipt() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -1219,20 +1219,20 @@ $$;
 
 CREATE TRIGGER redactions_no_insert BEFORE INSERT ON redactions FOR EACH ROW
 EXECUTE FUNCTION loopstore_written_with_receipt(
-    'what is left of a redacted message is only written while a receipt is open');
+    'redaction remainders can only be written while a receipt is open');
 
 CREATE TRIGGER packs_no_insert BEFORE INSERT ON packs FOR EACH ROW
-EXECUTE FUNCTION loopstore_written_with_receipt('a pack is only written while a receipt is open');
+EXECUTE FUNCTION loopstore_written_with_receipt('packs can only be written while a receipt is open');
 CREATE TRIGGER packs_no_update BEFORE UPDATE ON packs FOR EACH ROW
-EXECUTE FUNCTION loopstore_never('a pack is never changed');
+EXECUTE FUNCTION loopstore_never('packs are immutable');
 CREATE TRIGGER packs_no_delete BEFORE DELETE ON packs FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('a pack is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('packs cannot be deleted');
 CREATE TRIGGER packed_heads_no_insert BEFORE INSERT ON packed_heads FOR EACH ROW
-EXECUTE FUNCTION loopstore_written_with_receipt('a pack is only written while a receipt is open');
+EXECUTE FUNCTION loopstore_written_with_receipt('packs can only be written while a receipt is open');
 CREATE TRIGGER packed_heads_no_update BEFORE UPDATE ON packed_heads FOR EACH ROW
-EXECUTE FUNCTION loopstore_never('the head of an archived message is never changed');
+EXECUTE FUNCTION loopstore_never('archived message heads are immutable');
 CREATE TRIGGER packed_heads_no_delete BEFORE DELETE ON packed_heads FOR EACH ROW
-EXECUTE FUNCTION loopstore_only_with_receipt('the head of an archived message is never deleted');
+EXECUTE FUNCTION loopstore_only_with_receipt('archived message heads cannot be deleted');
 
 -- TRUNCATE fires no trigger for rows.
 DO $$
