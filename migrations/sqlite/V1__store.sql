@@ -164,7 +164,7 @@ CREATE TABLE audit (
         CHECK (kind IN ('run', 'flip', 'pin', 'hide', 'manifest', 'import', 'receipt')),
     -- The digest of the recorded row.
     digest    BLOB NOT NULL,
-    -- The earlier digest of the recorded row, from its begin or from before its redaction.
+    -- The digest that the recorded row had before: when it was begun, or before it was redacted.
     was       BLOB,
     -- SHA-256 of the previous chain digest and this row.
     chain     BLOB NOT NULL,
@@ -982,7 +982,7 @@ CREATE TABLE blocks (
     -- The configuration that shapes the text.
     shaping         TEXT NOT NULL,
     created_at      TEXT NOT NULL,
-    -- Other fields of a block that another tool made.
+    -- The JSON of a block that another program made, without its messages.
     extra           TEXT,
     -- SHA-256 of this row without its tokens, of its coverage and of the digests of its messages.
     digest          BLOB NOT NULL,
@@ -1665,8 +1665,8 @@ CREATE TABLE started_calls (
     key             INTEGER PRIMARY KEY,
     loop            INTEGER NOT NULL REFERENCES loops (key) ON DELETE CASCADE,
     call_id         TEXT NOT NULL,
-    -- The number of earlier calls of the loop with the same call id. Some models number their calls anew in
-    -- each turn.
+    -- The number of the call among the calls of the loop with the same call id, from 0. Some models number
+    -- their calls anew in each turn.
     nth             INTEGER NOT NULL,
     tool_name       TEXT NOT NULL,
     -- The arguments as JSON. NULL after the result is stored, because the message of the call contains them.

@@ -13,6 +13,7 @@
 -- too: functions that read tables are in PL/pgSQL, column lists contain joins instead of subqueries, and
 -- triggers read no rows of other sessions.
 
+-- The settings of the database, one value per row.
 CREATE TABLE store_meta (
     -- token_counter, import_key or created_at. The names recount and scrub exist only while that work is
     -- unfinished.
@@ -20,11 +21,13 @@ CREATE TABLE store_meta (
     value TEXT NOT NULL
 );
 
+-- One row per session: the history of one agent.
 CREATE TABLE sessions (
     session        BIGINT PRIMARY KEY CHECK (session > 0 AND session < 1::BIGINT << 40),
     session_id     TEXT NOT NULL CHECK (session_id <> ''),
     agent_id       TEXT,
     title          TEXT,
+    -- Both times are ISO-8601 text.
     created_at     TEXT,
     last_active_at TEXT,
     -- The key of the loop that was last created or appended to.
@@ -71,7 +74,7 @@ CREATE TABLE audit (
         CHECK (kind IN ('run', 'flip', 'pin', 'hide', 'manifest', 'import', 'receipt')),
     -- The digest of the recorded row.
     digest    BYTEA NOT NULL,
-    -- The earlier digest of the recorded row, from its begin or from before its redaction.
+    -- The digest that the recorded row had before: when it was begun, or before it was redacted.
     was       BYTEA,
     -- SHA-256 of the previous chain digest and this row.
     chain     BYTEA NOT NULL,
@@ -102,6 +105,8 @@ CREATE TABLE heads (
     PRIMARY KEY (sha256, tenant)
 );
 
+-- One row per loop: one user prompt and everything until the agent stops. Loops form trees through their
+-- parents.
 CREATE TABLE loops (
     session         BIGINT NOT NULL REFERENCES sessions,
     key             BIGINT NOT NULL CHECK (key >> 23 = session),
@@ -119,6 +124,7 @@ CREATE TABLE loops (
     status          TEXT NOT NULL,
     started_at      TEXT,
     ended_at        TEXT,
+    -- The session's tick when the loop was created.
     tick            BIGINT NOT NULL,
     -- The sequence of the next message, and so the number of messages of the loop, extensions included.
     next_seq        BIGINT NOT NULL DEFAULT 0,
@@ -165,6 +171,8 @@ CREATE INDEX loops_with_system_messages ON loops (session, key) WHERE system_tok
 CREATE INDEX loops_elsewhere ON loops (parent_loop_id)
     WHERE parent IS NULL AND parent_loop_id IS NOT NULL;
 
+-- One row per turn: a group of adjacent messages that a plan keeps or compacts together. The totals are
+-- cumulative, so that the size of a range of turns is a subtraction and a plan reads no message.
 CREATE TABLE turns (
     session      BIGINT NOT NULL,
     loop         BIGINT NOT NULL,
@@ -192,6 +200,7 @@ CREATE TABLE turns (
 -- Nearly all calls are answered in their own turn, so that this index has few rows.
 CREATE INDEX turns_answers ON turns (session, loop, turn) WHERE answers IS NOT NULL;
 
+-- The original messages, one per row.
 CREATE TABLE messages (
     session    BIGINT NOT NULL,
     loop       BIGINT NOT NULL,
@@ -263,6 +272,7 @@ CREATE TABLE blob_refs (
 );
 CREATE INDEX blob_refs_blob ON blob_refs (session, blob);
 
+-- One row per compaction run. Attempts that failed, gained nothing or lost a race have a row too.
 CREATE TABLE runs (
     session         BIGINT NOT NULL REFERENCES sessions,
     key             BIGINT NOT NULL CHECK (key >> 23 = session),
@@ -319,6 +329,8 @@ CREATE INDEX runs_committed ON runs (session, tick) WHERE outcome = 'committed';
 -- Finds runs that are still open.
 CREATE INDEX runs_open ON runs (session, key) WHERE digest IS NULL;
 
+-- One row per undo or redo of a run. The newest row that applies to a chain decides whether the run is live
+-- there.
 CREATE TABLE flips (
     session BIGINT NOT NULL REFERENCES sessions,
     key     BIGINT NOT NULL CHECK (key >> 23 = session),
@@ -369,8 +381,9 @@ CREATE TABLE hides (
     session    BIGINT NOT NULL REFERENCES sessions,
     key        BIGINT NOT NULL CHECK (key >> 23 = session),
     kind       TEXT NOT NULL CHECK (kind IN ('hide', 'unhide')),
-    -- The ids of the session before and after this row.
+    -- The id of the session before this row.
     was        TEXT NOT NULL,
+    -- The id of the session after this row.
     session_id TEXT NOT NULL CHECK (session_id <> ''),
     tick       BIGINT NOT NULL,
     at         TEXT NOT NULL,
@@ -380,6 +393,9 @@ CREATE TABLE hides (
 );
 CREATE INDEX hides_was ON hides (was);
 
+-- One row per block. A run writes a block for one loop. The block keeps the first and the last turns of the
+-- loop and shows its own messages instead of the turns between. Kept turns are read from the original
+-- messages.
 CREATE TABLE blocks (
     session         BIGINT NOT NULL REFERENCES sessions,
     key             BIGINT NOT NULL CHECK (key >> 23 = session),
@@ -409,7 +425,7 @@ CREATE TABLE blocks (
     -- The configuration that shapes the text.
     shaping         TEXT NOT NULL,
     created_at      TEXT NOT NULL,
-    -- Other fields of a block that another tool made.
+    -- The JSON of a block that another program made, without its messages.
     extra           TEXT,
     -- SHA-256 of this row without its tokens, of its coverage and of the digests of its messages.
     digest          BYTEA NOT NULL,
@@ -432,6 +448,7 @@ CREATE TABLE blocks (
 CREATE INDEX blocks_run ON blocks (session, run);
 CREATE INDEX blocks_extends ON blocks (session, extends) WHERE extends IS NOT NULL;
 
+-- The messages of blocks: messages that replace the compacted turns, and kept messages that were truncated.
 CREATE TABLE block_messages (
     session    BIGINT NOT NULL,
     block      BIGINT NOT NULL,
@@ -452,7 +469,7 @@ CREATE TABLE block_messages (
     digest     BYTEA NOT NULL,
     head       TEXT,
     body       TEXT,
-    -- As in messages.
+    -- True if body is escaped, as in messages.
     escaped    BOOLEAN NOT NULL DEFAULT FALSE,
     tenant     TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, block, ordinal),
@@ -461,6 +478,8 @@ CREATE TABLE block_messages (
 );
 CREATE INDEX block_messages_quotes ON block_messages (session, quotes) WHERE quotes IS NOT NULL;
 
+-- The record of what a block did with each message that it covers, as ranges. The ranges of a block have no
+-- gaps and no overlaps.
 CREATE TABLE coverage (
     session     BIGINT NOT NULL,
     block       BIGINT NOT NULL,
@@ -516,6 +535,7 @@ CREATE TABLE manifests (
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
 
+-- The origins of sessions: one row per file that added content to a session.
 CREATE TABLE imports (
     session     BIGINT NOT NULL REFERENCES sessions,
     key         BIGINT NOT NULL CHECK (key >> 23 = session),
@@ -572,8 +592,9 @@ CREATE TABLE redactions (
 CREATE TABLE packs (
     session  BIGINT NOT NULL,
     loop     BIGINT NOT NULL,
-    -- The sequences of the first and the last message. The pack contains all messages between.
+    -- The sequence of the first message.
     seq      BIGINT NOT NULL,
+    -- The sequence of the last message. The pack contains all messages between.
     last_seq BIGINT NOT NULL,
     -- The size of the content before compression, in bytes.
     bytes    BIGINT NOT NULL,
@@ -637,8 +658,8 @@ CREATE TABLE started_calls (
     key             BIGINT NOT NULL CHECK (key >> 23 = session),
     loop            BIGINT NOT NULL,
     call_id         TEXT NOT NULL,
-    -- The number of earlier calls of the loop with the same call id. Some models number their calls anew in
-    -- each turn.
+    -- The number of the call among the calls of the loop with the same call id, from 0. Some models number
+    -- their calls anew in each turn.
     nth             BIGINT NOT NULL,
     tool_name       TEXT NOT NULL,
     -- The arguments as JSON. NULL after the result is stored, because the message of the call contains them.
@@ -717,6 +738,7 @@ CREATE TABLE source_sessions (
 );
 CREATE INDEX source_sessions_source ON source_sessions (source);
 
+-- The content of the kept files.
 CREATE TABLE source_pieces (
     source BIGINT NOT NULL REFERENCES sources,
     -- SHA-256 and number of the bytes before compression.
@@ -730,6 +752,7 @@ CREATE TABLE source_pieces (
 ALTER TABLE source_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
 CREATE INDEX source_pieces_sha256 ON source_pieces (sha256);
 
+-- The pieces of each file.
 CREATE TABLE source_parts (
     source BIGINT NOT NULL,
     number BIGINT NOT NULL,
@@ -757,6 +780,7 @@ CREATE TABLE message_words (
 );
 CREATE INDEX message_words_lexemes ON message_words USING gin (lexemes);
 
+-- The indexed part of each loop.
 CREATE TABLE indexed_loops (
     session     BIGINT NOT NULL,
     loop        BIGINT NOT NULL,
@@ -766,6 +790,7 @@ CREATE TABLE indexed_loops (
     PRIMARY KEY (session, loop)
 );
 
+-- The version of the index, in one row per tenant.
 CREATE TABLE index_state (
     key     BIGINT NOT NULL CHECK (key = 1),
     -- The version of the rule that splits text into words.
@@ -852,6 +877,7 @@ BEGIN
 END
 $$;
 
+-- Only the sizes can be recounted. All other columns are immutable.
 CREATE TRIGGER messages_no_update BEFORE UPDATE ON messages FOR EACH ROW
 WHEN ((NEW.session, NEW.loop, NEW.seq, NEW.turn, NEW.role, NEW.author, NEW.tick, NEW.created_at,
         NEW.body_block, NEW.origin, NEW.salt, NEW.digest, NEW.chain, NEW.head, NEW.body, NEW.escaped)
