@@ -37,7 +37,8 @@ CREATE TABLE store_meta (
     value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Without its import_key a database cannot distinguish a known record from a new one.
+-- Rejects a change of import_key or created_at, and of the name of any setting. Without its import_key a
+-- database cannot distinguish a known record from a new one.
 CREATE TRIGGER store_meta_no_update
 BEFORE UPDATE ON store_meta
 WHEN OLD.name IN ('import_key', 'created_at') OR NEW.name IS NOT OLD.name
@@ -45,8 +46,8 @@ BEGIN
     SELECT RAISE(ABORT, 'the key and creation time of a database are immutable');
 END;
 
--- Only `recount` and `scrub` can be deleted. `recount` contains the progress of a recount until the recount
--- is done. `scrub` records that bytes of removed content may still be in the file.
+-- Rejects a deletion of any setting except `recount` and `scrub`. `recount` contains the progress of a
+-- recount until the recount is done. `scrub` records that bytes of removed content may still be in the file.
 CREATE TRIGGER store_meta_no_delete
 BEFORE DELETE ON store_meta
 WHEN OLD.name NOT IN ('recount', 'scrub')
@@ -102,8 +103,8 @@ CREATE INDEX sessions_started_by ON sessions (
 -- Serves the list of sessions, page by page.
 CREATE INDEX sessions_active ON sessions (last_active_at);
 
--- The key never changes and the tick never decreases. The session id changes only when the session is hidden
--- or unhidden: the newest row of the session in hides must contain both the old id and the new id.
+-- Rejects another key, a lower tick and another session id. Only a hide or unhide changes the session id: the
+-- newest row of the session in hides must contain both the old id and the new id.
 CREATE TRIGGER sessions_keep_their_id
 BEFORE UPDATE ON sessions
 WHEN (NEW.key IS NOT OLD.key OR NEW.tick < OLD.tick
@@ -304,8 +305,8 @@ CREATE TABLE session_flags (
     redacts   INTEGER NOT NULL DEFAULT 0 CHECK (redacts IN (0, 1))
 ) STRICT;
 
--- A session can be protected and released again, and redaction of its imports can be switched on. No other
--- change is possible.
+-- Rejects clearing redacts and replacing protected_at by another time. A session can be protected and
+-- released again, and redaction of its imports can be switched on.
 CREATE TRIGGER session_flags_stay
 BEFORE UPDATE ON session_flags
 WHEN (NEW.session IS NOT OLD.session OR NEW.redacts < OLD.redacts OR NEW.protected_at <> OLD.protected_at)
@@ -321,7 +322,7 @@ BEGIN
     SELECT RAISE(ABORT, 'session flags cannot be deleted');
 END;
 
--- An upsert fires this trigger too.
+-- Rejects a row that would clear redacts or replace protected_at. An upsert fires this trigger too.
 CREATE TRIGGER session_flags_no_replace
 BEFORE INSERT ON session_flags
 WHEN EXISTS (
@@ -499,7 +500,8 @@ BEGIN
     SELECT RAISE(ABORT, 'final turns cannot be deleted');
 END;
 
--- The upsert of an append, which replaces the totals of its turn, fires this trigger too.
+-- Rejects a row that would change first_seq or turn_index. The upsert of an append, which replaces the totals
+-- of its turn, fires this trigger too.
 CREATE TRIGGER turns_no_replace
 BEFORE INSERT ON turns
 WHEN EXISTS (
@@ -551,7 +553,7 @@ CREATE TABLE messages (
 -- Finds the prompts of sessions and loops, which lists show as titles.
 CREATE INDEX messages_prompts ON messages (id, author) WHERE role = 0 AND author < 2;
 
--- Only the sizes can be recounted. All other columns are immutable.
+-- Rejects every change except new counts of the sizes. A recount with another token counter changes sizes.
 CREATE TRIGGER messages_no_update
 BEFORE UPDATE ON messages
 WHEN (NEW.id IS NOT OLD.id OR NEW.turn IS NOT OLD.turn OR NEW.role IS NOT OLD.role
@@ -636,7 +638,8 @@ BEGIN
     SELECT RAISE(ABORT, 'blob references are immutable');
 END;
 
--- References of messages that are not final can be deleted with the messages.
+-- Rejects the deletion of references of final messages and of block messages. References of messages that are
+-- not final are deleted with the messages.
 CREATE TRIGGER blob_refs_no_delete
 BEFORE DELETE ON blob_refs
 WHEN NOT EXISTS (
@@ -722,7 +725,7 @@ BEGIN
     SELECT RAISE(ABORT, 'runs must be open when they are written');
 END;
 
--- The only possible change is to close the run.
+-- Rejects every change except closing the run.
 CREATE TRIGGER runs_no_update
 BEFORE UPDATE ON runs
 WHEN (OLD.digest IS NOT NULL OR NEW.digest IS NULL OR NEW.key IS NOT OLD.key
@@ -744,8 +747,8 @@ BEGIN
     SELECT RAISE(ABORT, 'closed runs need a row in the audit chain');
 END;
 
--- The coverage of a block must end where the block ends. Each insert has already checked that the ranges are
--- consecutive.
+-- Rejects closing a run if the coverage of one of its blocks does not end where the block ends. The insert of
+-- each row has already checked that the ranges are consecutive.
 CREATE TRIGGER runs_close_whole
 BEFORE UPDATE ON runs
 WHEN OLD.digest IS NULL AND EXISTS (
@@ -1002,7 +1005,8 @@ CREATE INDEX blocks_run ON blocks (run);
 
 CREATE INDEX blocks_extends ON blocks (extends) WHERE extends IS NOT NULL;
 
--- Both token counts can be recounted with another token counter, because the digest does not include them.
+-- Rejects every change except new token counts. A recount with another token counter changes both counts, and
+-- the digest does not include them.
 CREATE TRIGGER blocks_no_update
 BEFORE UPDATE ON blocks
 WHEN (NEW.key IS NOT OLD.key OR NEW.loop IS NOT OLD.loop OR NEW.generation IS NOT OLD.generation
@@ -1180,8 +1184,8 @@ BEGIN
     SELECT RAISE(ABORT, 'coverage rows cannot be replaced');
 END;
 
--- Earlier loops must come first. The ranges of the block's own loop must be consecutive, and each disposition
--- must fit the section that contains the turns.
+-- Rejects a row that does not fit. Rows of earlier loops must come first. The ranges of the block's own loop
+-- must be consecutive, and each disposition must be one that the section of the turns allows.
 CREATE TRIGGER coverage_fits
 BEFORE INSERT ON coverage
 WHEN NOT EXISTS (
@@ -1435,7 +1439,7 @@ BEGIN
     SELECT RAISE(ABORT, 'receipts cannot be deleted');
 END;
 
--- The only possible change is to close the receipt, which may also complete detail.
+-- Rejects every change except closing the receipt, which may also complete detail.
 CREATE TRIGGER maintenance_only_closes
 BEFORE UPDATE ON maintenance
 WHEN OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL OR NEW.key IS NOT OLD.key
@@ -1503,7 +1507,7 @@ BEGIN
     SELECT RAISE(ABORT, 'redaction remainders can only be written while a receipt is open');
 END;
 
--- A row can be deleted only after its message was deleted.
+-- Rejects the deletion of a row while its message exists.
 CREATE TRIGGER redactions_no_delete
 BEFORE DELETE ON redactions
 WHEN CASE
@@ -1774,7 +1778,7 @@ CREATE TABLE notes (
     note TEXT NOT NULL
 ) STRICT;
 
--- Only a redaction can change a note.
+-- Rejects every change except redaction.
 CREATE TRIGGER notes_no_update
 BEFORE UPDATE ON notes
 WHEN NOT EXISTS (
@@ -1792,7 +1796,7 @@ BEGIN
     SELECT RAISE(ABORT, 'notes cannot be replaced');
 END;
 
--- Notes have no foreign key that could cascade, so that this trigger deletes them.
+-- Deletes the notes of a deleted loop, because notes have no foreign key that could cascade.
 CREATE TRIGGER loops_take_their_notes
 AFTER DELETE ON loops
 BEGIN
@@ -1857,7 +1861,7 @@ CREATE TABLE index_state (
 
 INSERT INTO index_state VALUES (1, 0, 0);
 
--- Without this trigger, a loop with the same key would inherit the index rows of the deleted loop.
+-- Deletes the index rows of a deleted loop. Otherwise a loop with the same key would inherit them.
 CREATE TRIGGER loops_leave_the_index
 AFTER DELETE ON loops
 BEGIN

@@ -877,7 +877,7 @@ BEGIN
 END
 $$;
 
--- Only the sizes can be recounted. All other columns are immutable.
+-- Rejects every change except new counts of the sizes. A recount with another token counter changes sizes.
 CREATE TRIGGER messages_no_update BEFORE UPDATE ON messages FOR EACH ROW
 WHEN ((NEW.session, NEW.loop, NEW.seq, NEW.turn, NEW.role, NEW.author, NEW.tick, NEW.created_at,
         NEW.body_block, NEW.origin, NEW.salt, NEW.digest, NEW.chain, NEW.head, NEW.body, NEW.escaped)
@@ -897,8 +897,8 @@ EXECUTE FUNCTION loopstore_turn_goes();
 CREATE TRIGGER sessions_keep_their_clock BEFORE UPDATE ON sessions FOR EACH ROW
 WHEN (NEW.session <> OLD.session OR NEW.tick < OLD.tick)
 EXECUTE FUNCTION loopstore_only_with_receipt('session ids are immutable, and session ticks cannot decrease');
--- The key never changes and the tick never decreases. The session id changes only when the session is hidden
--- or unhidden: the newest row of the session in hides must contain both the old id and the new id.
+-- Rejects another key, a lower tick and another session id. Only a hide or unhide changes the session id: the
+-- newest row of the session in hides must contain both the old id and the new id.
 CREATE FUNCTION loopstore_session_is_renamed() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -916,8 +916,8 @@ $$;
 CREATE TRIGGER sessions_keep_their_id BEFORE UPDATE ON sessions FOR EACH ROW
 WHEN (NEW.session_id <> OLD.session_id)
 EXECUTE FUNCTION loopstore_session_is_renamed();
--- A session can be protected and released again, and redaction of its imports can be switched on. No other
--- change is possible.
+-- Rejects clearing redacts and replacing protected_at by another time. A session can be protected and
+-- released again, and redaction of its imports can be switched on.
 CREATE TRIGGER session_flags_stay BEFORE UPDATE ON session_flags FOR EACH ROW
 WHEN (NEW.session <> OLD.session OR NEW.redacts < OLD.redacts OR NEW.protected_at <> OLD.protected_at)
 EXECUTE FUNCTION loopstore_only_with_receipt('session flags cannot be cleared');
@@ -1049,7 +1049,7 @@ EXECUTE FUNCTION loopstore_owned_goes('blob references cannot be deleted');
 CREATE TRIGGER runs_begin_open BEFORE INSERT ON runs FOR EACH ROW
 WHEN (NEW.digest IS NOT NULL)
 EXECUTE FUNCTION loopstore_never('runs must be open when they are written');
--- The only possible change is to close the run.
+-- Rejects every change except closing the run.
 CREATE TRIGGER runs_no_update BEFORE UPDATE ON runs FOR EACH ROW
 WHEN (OLD.digest IS NOT NULL OR NEW.digest IS NULL
     OR (NEW.session, NEW.key, NEW.run_id, NEW.loop, NEW.turns)
@@ -1058,8 +1058,8 @@ EXECUTE FUNCTION loopstore_only_with_receipt('runs are immutable');
 CREATE TRIGGER runs_audited BEFORE UPDATE ON runs FOR EACH ROW
 WHEN (NEW.digest IS DISTINCT FROM OLD.digest)
 EXECUTE FUNCTION loopstore_audited('run', 'closed runs');
--- The coverage of a block must end where the block ends. Each insert has already checked that the ranges are
--- consecutive.
+-- Rejects closing a run if the coverage of one of its blocks does not end where the block ends. The insert of
+-- each row has already checked that the ranges are consecutive.
 CREATE FUNCTION loopstore_run_is_whole() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -1123,8 +1123,8 @@ EXECUTE FUNCTION loopstore_run_is_open('block');
 CREATE TRIGGER block_messages_of_open_run BEFORE INSERT ON block_messages FOR EACH ROW
 EXECUTE FUNCTION loopstore_run_is_open('message');
 
--- Earlier loops must come first. The ranges of the block's own loop must be consecutive, and each disposition
--- must fit the section that contains the turns.
+-- Rejects a row that does not fit. Rows of earlier loops must come first. The ranges of the block's own loop
+-- must be consecutive, and each disposition must be one that the section of the turns allows.
 CREATE FUNCTION loopstore_coverage_fits() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -1172,7 +1172,8 @@ $$;
 CREATE TRIGGER coverage_fits BEFORE INSERT ON coverage FOR EACH ROW
 EXECUTE FUNCTION loopstore_coverage_fits();
 
--- Both token counts can be recounted with another token counter, because the digest does not include them.
+-- Rejects every change except new token counts. A recount with another token counter changes both counts, and
+-- the digest does not include them.
 CREATE TRIGGER blocks_no_update BEFORE UPDATE ON blocks FOR EACH ROW
 WHEN ((NEW.session, NEW.key, NEW.loop, NEW.generation, NEW.run, NEW.kind, NEW.extends,
         NEW.first_start, NEW.first_end, NEW.compacted_start, NEW.compacted_end, NEW.recent_start,
@@ -1210,7 +1211,7 @@ EXECUTE FUNCTION loopstore_never('receipts cannot be deleted');
 CREATE TRIGGER maintenance_begins_open BEFORE INSERT ON maintenance FOR EACH ROW
 WHEN (NEW.closed_at IS NOT NULL)
 EXECUTE FUNCTION loopstore_never('receipts must be open when they are written');
--- The only possible change is to close the receipt, which may also complete detail.
+-- Rejects every change except closing the receipt, which may also complete detail.
 CREATE TRIGGER maintenance_only_closes BEFORE UPDATE ON maintenance FOR EACH ROW
 WHEN (OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL
     OR (NEW.session, NEW.key, NEW.kind, NEW.opened_at)
@@ -1246,7 +1247,8 @@ EXECUTE FUNCTION loopstore_only_with_receipt('notes are immutable');
 CREATE TRIGGER source_pieces_no_update BEFORE UPDATE ON source_pieces FOR EACH ROW
 EXECUTE FUNCTION loopstore_never('source pieces are immutable');
 
--- Without its import_key a database cannot distinguish a known record from a new one.
+-- Rejects a change of import_key or created_at, and of the name of any setting. Without its import_key a
+-- database cannot distinguish a known record from a new one.
 CREATE TRIGGER store_meta_no_update BEFORE UPDATE ON store_meta FOR EACH ROW
 WHEN (OLD.name IN ('import_key', 'created_at') OR NEW.name <> OLD.name)
 EXECUTE FUNCTION loopstore_never('the key and creation time of a database are immutable');
@@ -1281,7 +1283,7 @@ EXECUTE FUNCTION loopstore_never('archived message heads are immutable');
 CREATE TRIGGER packed_heads_no_delete BEFORE DELETE ON packed_heads FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('archived message heads cannot be deleted');
 
--- TRUNCATE fires no row triggers, so that each table needs a trigger of its own against it.
+-- Rejects TRUNCATE, which fires no row triggers.
 DO $$
 DECLARE
     name TEXT;
