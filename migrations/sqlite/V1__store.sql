@@ -1,41 +1,44 @@
 -- The schema of a loopstore database.
 --
--- A session holds loops (one user prompt and everything until the next), a loop holds turns (one
--- answer of the model with what belongs to it), a turn holds messages. A compaction is a run; it
--- lays blocks over loops, which say what a context shows instead of the original messages.
--- Originals are never changed.
+-- A session contains loops. A loop is one user prompt and everything until the agent stops. A loop contains
+-- turns. A turn is one model call with its input messages and its tool results. A turn contains messages.
+-- Each compaction is recorded as a run. A run writes blocks for loops. A block defines the text that a
+-- context shows instead of original messages. Original messages are never changed.
 --
--- Public ids stand only on sessions, loops, runs and manifests; everything else refers by integer.
--- The key of a message or turn holds its loop: (loop << 32) | number, so that a loop's rows lie
--- together and no second index is needed. Turn numbers are positions of turn groups, from 0; the
--- sequence of a message counts the messages of its loop from 0.
+-- Only sessions, loops, runs and manifests have public text ids. All other references are integer keys. The
+-- key of a message or turn contains the key of its loop: (loop << 32) | number. Therefore the rows of a loop
+-- are adjacent in the file and need no second index. Turns and messages are numbered within their loop, from
+-- 0. The number of a message is called its sequence.
 --
--- Read through the views whose names begin with `v_`: they are stable. Tables may change.
+-- Query the views whose names begin with `v_`, because their columns are stable. Tables may change between
+-- versions.
 --
--- What must not happen the triggers refuse, whoever writes: also a plain sqlite3 shell, where
--- foreign keys are off. A removal first writes a receipt (maintenance); while that is open, the
--- triggers let it pass for its session. Three rules hold for all triggers:
+-- Triggers reject forbidden changes from every program, including a plain sqlite3 shell, where foreign keys
+-- are off. A removal first writes a receipt into the table maintenance. While the receipt is open, the
+-- triggers allow the removal to change rows of its session. Three rules apply to all triggers:
 --
--- - A BEFORE INSERT trigger `_no_replace` also stops INSERT OR REPLACE, which deletes without
---   firing a delete trigger.
--- - None names columns (UPDATE OF): `SET rowid = ...` changes a key under another name and would
---   pass.
--- - Each fails with ABORT, but for the two that every append passes when it writes the totals of
---   its loop and session. ABORT makes SQLite copy every page that a statement is about to change,
---   in case the statement has to be taken back; FAIL does not. What they refuse is refused just
---   so, row by row, and a statement over many rows stops there.
+-- - A BEFORE INSERT trigger `_no_replace` also rejects INSERT OR REPLACE, which deletes rows without firing a
+--   delete trigger.
+-- - No trigger names columns (UPDATE OF), because `SET rowid = ...` changes a key under another name and
+--   would not fire such a trigger.
+-- - Every trigger fails with ABORT, except the two that fire at each append, when it writes the totals of its
+--   loop and session. ABORT makes SQLite copy every page that a statement is about to change, so that the
+--   statement can be rolled back. FAIL does not copy pages. FAIL rejects the same rows, but a statement over
+--   many rows stops at the rejected row and keeps the changes before that row.
 
 -- store meta --------------------------------------------------------------------------------------
 
 CREATE TABLE store_meta (
-    -- What the database is written with, one value a row.
+    -- The settings of the database, one value per row.
 
-    -- token_counter, import_key, created_at; while they are needed recount and scrub.
+    -- token_counter, import_key or created_at. The names recount and scrub exist only while that work is
+    -- unfinished.
     name  TEXT PRIMARY KEY NOT NULL,
     value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Without its key a database cannot distinguish a known record from a new one.
+-- Rejects a change of import_key or created_at, and of the name of any setting. Without its import_key a
+-- database cannot distinguish a known record from a new one.
 CREATE TRIGGER store_meta_no_update
 BEFORE UPDATE ON store_meta
 WHEN OLD.name IN ('import_key', 'created_at') OR NEW.name IS NOT OLD.name
@@ -43,8 +46,8 @@ BEGIN
     SELECT RAISE(ABORT, 'the key and creation time of a database are immutable');
 END;
 
--- How far a recount is stands here until it is done; so does that bytes of what was removed may still be
--- in the file.
+-- Rejects a deletion of any setting except `recount` and `scrub`. `recount` contains the progress of a
+-- recount until the recount is done. `scrub` records that bytes of removed content may still be in the file.
 CREATE TRIGGER store_meta_no_delete
 BEFORE DELETE ON store_meta
 WHEN OLD.name NOT IN ('recount', 'scrub')
@@ -62,33 +65,33 @@ END;
 -- sessions ----------------------------------------------------------------------------------------
 
 CREATE TABLE sessions (
-    -- Sessions: what one agent does over time.
+    -- One row per session: the history of one agent.
 
     key            INTEGER PRIMARY KEY,
     session_id     TEXT NOT NULL UNIQUE CHECK (length(session_id) > 0),
     agent_id       TEXT,
     title          TEXT,
-    -- Times are ISO-8601 text.
+    -- Both times are ISO-8601 text.
     created_at     TEXT,
     last_active_at TEXT,
-    -- The key of the loop that was last appended to or created.
+    -- The key of the loop that was last created or appended to.
     current_loop   INTEGER,
-    -- The session's clock: raised by every committed append, loop start, run, undo and redo. What is
-    -- asked "as of" a moment is compared with ticks, never with times.
+    -- A counter that every committed append, loop start, run, undo and redo raises. A read as of an earlier
+    -- point compares ticks, never times.
     tick           INTEGER NOT NULL DEFAULT 0,
     -- The format that the session was imported from.
     source         TEXT,
-    -- The folder that its agent worked in.
+    -- The folder that the agent worked in.
     project        TEXT,
     -- The session's JSON without its loops.
     meta           TEXT NOT NULL,
-    -- The newest row of its audit chain.
+    -- The number and the chain digest of the newest audit row of the session.
     audit_seq      INTEGER NOT NULL DEFAULT 0,
     audit          BLOB NOT NULL DEFAULT (zeroblob(32))
 ) STRICT;
 
--- The session that started this one. CAST, so that both sides of a comparison have one affinity: without
--- it the index is not used.
+-- The id of the session that started this session. CAST gives both sides of a comparison the same affinity.
+-- Without CAST, SQLite does not use the index.
 CREATE INDEX sessions_started_by ON sessions (
     CAST(
         CASE WHEN json_valid(meta)
@@ -97,10 +100,11 @@ CREATE INDEX sessions_started_by ON sessions (
     )
 );
 
--- The list of sessions, page by page.
+-- Serves the list of sessions, page by page.
 CREATE INDEX sessions_active ON sessions (last_active_at);
 
--- Hiding a session gives it another id; its newest row there says which.
+-- Rejects another key, a lower tick and another session id. Only a hide or unhide changes the session id: the
+-- newest row of the session in hides must contain both the old id and the new id.
 CREATE TRIGGER sessions_keep_their_id
 BEFORE UPDATE ON sessions
 WHEN (NEW.key IS NOT OLD.key OR NEW.tick < OLD.tick
@@ -149,21 +153,21 @@ END;
 -- audit -------------------------------------------------------------------------------------------
 
 CREATE TABLE audit (
-    -- What was done, in order: a chain of digests for each session, and one for all receipts, so that a
-    -- row that was taken out is missed, the newest included. A run, flip, pin, hide, manifest or import
-    -- is written only right after its row here.
+    -- The log of everything that was done to a session, in order, as a chain of digests. Each session has one
+    -- chain, and all receipts share one chain. A deleted row is therefore detectable, including the newest
+    -- row. A run, flip, pin, hide, manifest or import is written only right after its row here.
 
-    -- 0: the receipts, which outlive their sessions.
+    -- The key of the session. 0 is the chain of the receipts, which outlive their sessions.
     session   INTEGER NOT NULL,
-    -- Counts the rows of a chain from 1, without gaps.
+    -- The number of the row in its chain, from 1 without gaps.
     audit_seq INTEGER NOT NULL,
     kind      TEXT NOT NULL
         CHECK (kind IN ('run', 'flip', 'pin', 'hide', 'manifest', 'import', 'receipt')),
-    -- The digest of the row.
+    -- The digest of the recorded row.
     digest    BLOB NOT NULL,
-    -- The digest that it had before, when it was begun or redacted.
+    -- The digest that the recorded row had before: when it was begun, or before it was redacted.
     was       BLOB,
-    -- SHA-256 of the chain before and of this row.
+    -- SHA-256 of the previous chain digest and this row.
     chain     BLOB NOT NULL,
     PRIMARY KEY (session, audit_seq)
 ) STRICT, WITHOUT ROWID;
@@ -200,7 +204,7 @@ BEGIN
 END;
 
 CREATE TABLE receipt_chain (
-    -- The newest row of the audit chain of all receipts; sessions have theirs themselves.
+    -- The newest row of the audit chain of all receipts. The newest row of a session's chain is in sessions.
 
     session   INTEGER PRIMARY KEY CHECK (session = 0),
     audit_seq INTEGER NOT NULL,
@@ -234,8 +238,9 @@ END;
 -- spent keys --------------------------------------------------------------------------------------
 
 CREATE TABLE spent_keys (
-    -- The highest keys that removals took away. No key is given twice: who still holds one, as a compaction
-    -- that waits for a model, must not meet the row of another session.
+    -- The highest keys of deleted loops, runs and blocks. A key is never assigned twice. A compaction that
+    -- waits for a model still uses its keys after a removal, and they must not refer to rows of another
+    -- session.
 
     name TEXT PRIMARY KEY NOT NULL CHECK (name IN ('loops', 'runs', 'blocks')),
     key  INTEGER NOT NULL
@@ -257,14 +262,15 @@ END;
 -- heads -------------------------------------------------------------------------------------------
 
 CREATE TABLE heads (
-    -- Where all chains ended when a head was taken. The text that a user keeps is the digest of it.
+    -- The heads: the last rows of all audit chains at one time. The text that a user keeps is the digest of
+    -- the content.
 
     key      INTEGER PRIMARY KEY,
-    -- SHA-256 of the content before it was compressed.
+    -- SHA-256 of the content before compression.
     sha256   BLOB NOT NULL UNIQUE,
     taken_at TEXT NOT NULL,
-    -- JSON as raw DEFLATE: number and chain digest of the last row of each audit chain, and of the last
-    -- final message of each loop.
+    -- JSON, compressed as raw DEFLATE: the number and the chain digest of the last row of each audit chain,
+    -- and of the last final message of each loop.
     content  BLOB NOT NULL
 ) STRICT;
 
@@ -290,16 +296,17 @@ END;
 -- session flags -----------------------------------------------------------------------------------
 
 CREATE TABLE session_flags (
-    -- What was decided about a session. A row goes with its session.
+    -- The decisions about a session, one row per session. A row is deleted with its session.
 
     session   INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
-    -- ISO-8601 text: since when prune leaves it alone; NULL: it does not.
+    -- The time since which prune skips the session, as ISO-8601 text. NULL if prune may remove the session.
     protected_at TEXT,
-    -- Whether what is imported into it is redacted first. It never ends.
+    -- True if imports into the session are redacted before they are stored. The flag can never be cleared.
     redacts   INTEGER NOT NULL DEFAULT 0 CHECK (redacts IN (0, 1))
 ) STRICT;
 
--- A session may be protected and released again, and its imports redacted from now on: nothing else changes.
+-- Rejects clearing redacts and replacing protected_at by another time. A session can be protected and
+-- released again, and redaction of its imports can be switched on.
 CREATE TRIGGER session_flags_stay
 BEFORE UPDATE ON session_flags
 WHEN (NEW.session IS NOT OLD.session OR NEW.redacts < OLD.redacts OR NEW.protected_at <> OLD.protected_at)
@@ -315,7 +322,7 @@ BEGIN
     SELECT RAISE(ABORT, 'session flags cannot be deleted');
 END;
 
--- An upsert comes by here too.
+-- Rejects a row that would clear redacts or replace protected_at. An upsert fires this trigger too.
 CREATE TRIGGER session_flags_no_replace
 BEFORE INSERT ON session_flags
 WHEN EXISTS (
@@ -329,77 +336,80 @@ END;
 -- loops -------------------------------------------------------------------------------------------
 
 CREATE TABLE loops (
-    -- Loops: one user prompt and everything until the next. They form trees by their parents.
+    -- One row per loop: one user prompt and everything until the agent stops. Loops form trees through their
+    -- parents.
 
     key             INTEGER PRIMARY KEY CHECK (key BETWEEN 1 AND 2147483647),
     session         INTEGER NOT NULL REFERENCES sessions (key),
     loop_id         TEXT NOT NULL CHECK (length(loop_id) > 0),
-    -- A parent is always stored before its children, so that no cycle can exist.
+    -- The key of the parent. A parent is always stored before its children, so that no cycle can exist.
     parent          INTEGER REFERENCES loops (key) CHECK (parent < key),
-    -- The parent as the source names it; it may lie in another session.
+    -- The id of the parent in the source. The parent may belong to another session.
     parent_loop_id  TEXT,
-    -- Last turn of the parent that belongs to this chain; NULL: none.
+    -- The last turn of the parent that belongs to this chain. NULL if no turn of the parent does.
     parent_turn     INTEGER,
-    -- Where within that turn the chain leaves the parent: the last sequence that belongs to it; NULL: the
-    -- whole turn does.
+    -- The last sequence of the parent that belongs to this chain, if the chain leaves the parent within
+    -- parent_turn. NULL if all of parent_turn belongs to the chain.
     parent_seq      INTEGER CHECK (parent_seq IS NULL OR parent_turn IS NOT NULL),
     kind            TEXT NOT NULL,
     status          TEXT NOT NULL,
     started_at      TEXT,
     ended_at        TEXT,
-    -- The session's tick when the loop began.
+    -- The session's tick when the loop was created.
     tick            INTEGER NOT NULL,
-    -- The next sequence: how many messages the loop has, extensions included.
+    -- The sequence of the next message, and so the number of messages of the loop, extensions included.
     next_seq        INTEGER NOT NULL DEFAULT 0,
-    -- Messages before this sequence are sealed: they can never be replaced.
+    -- Messages before this sequence belong to final turns and can never be replaced.
     sealed_seq      INTEGER NOT NULL DEFAULT 0,
-    -- Whether it has messages that the index of messages has not taken in; says nothing before the index
-    -- was filled.
+    -- True if the loop has messages that are not in the search index yet. The value has no meaning before the
+    -- index was filled.
     unindexed       INTEGER NOT NULL DEFAULT 0 CHECK (unindexed IN (0, 1)),
     turns           INTEGER NOT NULL DEFAULT 0,
-    -- Turns that are not in flight.
+    -- The number of complete turns.
     complete        INTEGER NOT NULL DEFAULT 0,
     messages        INTEGER NOT NULL DEFAULT 0,
     tokens          INTEGER NOT NULL DEFAULT 0,
     bytes           INTEGER NOT NULL DEFAULT 0,
-    -- Tokens of extensions of kind system: the default of the system prompt's size.
+    -- Tokens of the extensions of kind system: the default size of the system prompt.
     system_tokens   INTEGER NOT NULL DEFAULT 0,
-    -- The newest generation of a block on this loop.
+    -- The newest generation of a block of this loop.
     generation      INTEGER NOT NULL DEFAULT 0,
-    -- The last answer whose provider told what it counted: its sequence, and all that its call read and
-    -- wrote; of a context without the runs, undos and redos that came after it.
+    -- The sequence of the last answer whose provider reported token counts, and the number of tokens that its
+    -- call read and wrote. Both refer to a context without the runs, undos and redos that came after the
+    -- answer.
     reported_seq    INTEGER,
     reported_tokens INTEGER,
-    -- The source's turn index of the last group.
+    -- The turn index of the last turn, as the source counts turns.
     last_turn_index INTEGER,
-    -- Calls without a result: {"call id": turn}; NULL: none.
+    -- The open calls as JSON: {"call id": turn}. NULL if there are none.
     open_calls      TEXT,
-    -- Digest chain up to the last message.
+    -- The chain digest of the last message.
     chain           BLOB NOT NULL,
     -- The loop's JSON without messages, turns and events.
     meta            TEXT NOT NULL,
-    -- Recorded turns and events, in which a message that is stored stands as its sequence.
+    -- Recorded turns and events as JSON, with the sequences of stored messages instead of the messages.
     history         TEXT,
     UNIQUE (session, loop_id)
 ) STRICT;
 
 CREATE INDEX loops_parent ON loops (parent);
 
--- Sessions that go on from a loop of another one.
+-- Finds loops that continue a loop of another session.
 CREATE INDEX loops_elsewhere ON loops (parent_loop_id)
     WHERE parent IS NULL AND parent_loop_id IS NOT NULL;
 
--- Those of a session in the order of their creation. Only who says `key > 0` gets it: the planner would take
--- it for lookups of a loop by its key, and walk all loops of the session.
+-- The loops of a session in the order of their creation. A query uses the index only if it contains `key >
+-- 0`. Without that condition the planner would also use the index to look up a loop by its key, and read all
+-- loops of the session.
 CREATE INDEX loops_session ON loops (session) WHERE key > 0;
 
--- What a recorder looks for after a restart.
+-- Finds unfinished loops, for a recorder that restarts.
 CREATE INDEX loops_at_work ON loops (session) WHERE status IN ('Pending', 'Running');
 
--- What a search looks through, or takes into the index first.
+-- Finds loops that a search must read or add to the index first.
 CREATE INDEX loops_unindexed ON loops (key) WHERE unindexed;
 
--- Where a build looks for the system prompt.
+-- Finds loops with a system prompt, for the build of a context.
 CREATE INDEX loops_with_system_messages ON loops (session) WHERE system_tokens > 0;
 
 CREATE TRIGGER loops_stay_sealed
@@ -441,30 +451,30 @@ END;
 -- turns -------------------------------------------------------------------------------------------
 
 CREATE TABLE turns (
-    -- Turns: groups of adjacent messages that a plan keeps or compacts together. The size of any range
-    -- of turns is a subtraction, so that a plan reads no message.
+    -- One row per turn: a group of adjacent messages that a plan keeps or compacts together. The totals are
+    -- cumulative, so that the size of a range of turns is a subtraction and a plan reads no message.
 
     -- (loop << 32) | turn
     id           INTEGER PRIMARY KEY,
     first_seq    INTEGER NOT NULL,
-    -- Totals of the loop from its start through this turn; extensions do not count.
+    -- Totals of the loop from its start to the end of this turn, without extensions.
     messages     INTEGER NOT NULL,
     prompts      INTEGER NOT NULL,
     tokens       INTEGER NOT NULL,
     bytes        INTEGER NOT NULL,
     turn_index   INTEGER,
-    -- Whether the model answered.
+    -- True if the model answered.
     answered     INTEGER NOT NULL,
-    -- Other turns that hold a call answered here: [[loop, turn], …]; NULL: none.
+    -- Other turns with calls that this turn answers: [[loop, turn], …]. NULL if there are none.
     answers      TEXT,
-    -- Tick of the last append to this turn.
+    -- The session's tick at the last append to this turn.
     tick         INTEGER NOT NULL,
-    -- Milliseconds since the epoch of its first and last message.
+    -- The times of the first and the last message, in milliseconds since the epoch.
     started_at   INTEGER,
     ended_at     INTEGER
 ) STRICT;
 
--- Calls are nearly always answered in their own turn.
+-- Nearly all calls are answered in their own turn, so that this index has few rows.
 CREATE INDEX turns_answers ON turns (id) WHERE answers IS NOT NULL;
 
 CREATE TRIGGER turns_stay
@@ -490,7 +500,8 @@ BEGIN
     SELECT RAISE(ABORT, 'final turns cannot be deleted');
 END;
 
--- An append writes the totals of its turn over the old ones; it fires this trigger too.
+-- Rejects a row that would change first_seq or turn_index. The upsert of an append, which replaces the totals
+-- of its turn, fires this trigger too.
 CREATE TRIGGER turns_no_replace
 BEFORE INSERT ON turns
 WHEN EXISTS (
@@ -504,44 +515,45 @@ END;
 -- messages ----------------------------------------------------------------------------------------
 
 CREATE TABLE messages (
-    -- Messages, the originals. The rows of a loop lie together, and a range of keys is a range of
+    -- The original messages, one per row. The rows of a loop are adjacent, and a range of keys is a range of
     -- messages.
 
     -- (loop << 32) | sequence
     id         INTEGER PRIMARY KEY,
-    -- NULL for an extension before the first turn.
+    -- The number of the turn. NULL for an extension before the first turn.
     turn       INTEGER,
     -- 0 user, 1 assistant, 2 tool result, 3 extension
     role       INTEGER NOT NULL CHECK (role BETWEEN 0 AND 3),
-    -- Whose words it is: 0 human, 1 agent, 2 harness
+    -- The author of the words: 0 human, 1 agent, 2 harness
     author     INTEGER NOT NULL CHECK (author BETWEEN 0 AND 2),
     -- The session's tick at the append.
     tick       INTEGER NOT NULL,
     tokens     INTEGER NOT NULL,
-    -- Size of the message's JSON.
+    -- The size of the message's JSON in bytes.
     bytes      INTEGER NOT NULL,
-    -- Lines of the longest text of a tool result.
+    -- The number of lines of the longest text of a tool result.
     lines      INTEGER,
     -- Milliseconds since the epoch.
     created_at INTEGER,
-    -- The content block whose text stands in body.
+    -- The content block whose text is in body.
     body_block INTEGER,
-    -- Digest of the record that the message was imported from, keyed with import_key.
+    -- The digest of the record that the message was imported from, keyed with import_key.
     origin     BLOB,
     salt       BLOB,
-    -- SHA-256 of salt and stored bytes, and the chain of these through the loop.
+    -- digest is SHA-256 of the salt and the stored bytes. chain links the digests of all messages of the loop
+    -- up to this one.
     digest     BLOB NOT NULL,
     chain      BLOB NOT NULL,
-    -- The message's JSON, its largest text left empty; NULL when redacted or archived.
+    -- The message's JSON, in which the largest text is empty. NULL if the message was redacted or archived.
     head       TEXT,
-    -- That text.
+    -- The largest text of the message.
     body       TEXT
 ) STRICT;
 
--- What sessions and loops were asked: titles of lists.
+-- Finds the prompts of sessions and loops, which lists show as titles.
 CREATE INDEX messages_prompts ON messages (id, author) WHERE role = 0 AND author < 2;
 
--- Sizes may be counted anew; nothing else may change.
+-- Rejects every change except new counts of the sizes. A recount with another token counter changes sizes.
 CREATE TRIGGER messages_no_update
 BEFORE UPDATE ON messages
 WHEN (NEW.id IS NOT OLD.id OR NEW.turn IS NOT OLD.turn OR NEW.role IS NOT OLD.role
@@ -579,8 +591,8 @@ END;
 -- blobs -------------------------------------------------------------------------------------------
 
 CREATE TABLE blobs (
-    -- Images and other binary content, stored once however often it appears; the JSON of a message
-    -- refers to it by its SHA-256.
+    -- Images and other binary content. The same content is stored only once. The JSON of a message refers to
+    -- the content by its SHA-256.
 
     key    INTEGER PRIMARY KEY,
     sha256 BLOB NOT NULL UNIQUE,
@@ -611,7 +623,7 @@ END;
 -- blob refs ---------------------------------------------------------------------------------------
 
 CREATE TABLE blob_refs (
-    -- Who shows a blob: a message, or as a negative number a message of a block.
+    -- The messages that show a blob. owner is the id of a message, or the negative id of a block message.
 
     owner INTEGER NOT NULL,
     blob  INTEGER NOT NULL REFERENCES blobs (key),
@@ -626,7 +638,8 @@ BEGIN
     SELECT RAISE(ABORT, 'blob references are immutable');
 END;
 
--- Unsealed messages may go with what they refer to.
+-- Rejects the deletion of references of final messages and of block messages. References of messages that are
+-- not final are deleted with the messages.
 CREATE TRIGGER blob_refs_no_delete
 BEFORE DELETE ON blob_refs
 WHEN NOT EXISTS (
@@ -648,12 +661,12 @@ END;
 -- runs --------------------------------------------------------------------------------------------
 
 CREATE TABLE runs (
-    -- Compaction runs: every attempt, also one that failed, gained nothing or lost a race.
+    -- One row per compaction run. Attempts that failed, gained nothing or lost a race have a row too.
 
     key             INTEGER PRIMARY KEY,
     session         INTEGER NOT NULL REFERENCES sessions (key),
     run_id          TEXT NOT NULL UNIQUE CHECK (length(run_id) > 0 AND instr(run_id, ':') = 0),
-    -- Where it was made: the leaf, and how many complete turns that had in the plan.
+    -- The leaf that the run was made on, and the number of its complete turns in the plan.
     loop            INTEGER NOT NULL REFERENCES loops (key),
     turns           INTEGER NOT NULL,
     tick            INTEGER NOT NULL,
@@ -677,20 +690,20 @@ CREATE TABLE runs (
     messages_after  INTEGER NOT NULL,
     started_at      TEXT NOT NULL,
     duration_ms     INTEGER NOT NULL,
-    -- The whole configuration that was asked for, as JSON.
+    -- The whole requested configuration, as JSON.
     config          TEXT NOT NULL,
-    -- Tokens that summarisers reported, as JSON.
+    -- The tokens that summarisers reported, as JSON.
     usage           TEXT,
-    -- Digest of layouts, inputs, strategy and text-shaping configuration.
+    -- The digest of layouts, inputs, strategy and text-shaping configuration.
     plan            BLOB NOT NULL,
-    -- What another tool recorded of its own compaction.
+    -- The record that another tool made of its own compaction.
     record          TEXT,
-    -- The events of the run as JSON: compactionStarted and compactionEnded.
+    -- The events compactionStarted and compactionEnded, as JSON.
     events          TEXT,
-    -- The configuration that was reached, as JSON, where that is another one.
+    -- The configuration that was reached, as JSON, if it differs from the requested one.
     reached         TEXT,
-    -- SHA-256 of this row and of the digests of its blocks; NULL while the run is open. What a closed run
-    -- holds never changes, and an open one holds nothing that counts.
+    -- SHA-256 of this row and of the digests of its blocks. NULL while the run is open. The rows of a closed
+    -- run never change. The rows of an open run have no effect on a context.
     digest          BLOB,
     CHECK ((digest IS NULL) = (outcome = 'running'))
 ) STRICT;
@@ -699,10 +712,10 @@ CREATE INDEX runs_loop ON runs (loop, tick);
 
 CREATE INDEX runs_session ON runs (session, tick);
 
--- The newest that changed what contexts hold.
+-- Finds the newest runs that changed contexts.
 CREATE INDEX runs_committed ON runs (session, tick) WHERE outcome = 'committed';
 
--- Attempts that have not ended.
+-- Finds runs that are still open.
 CREATE INDEX runs_open ON runs (session) WHERE digest IS NULL;
 
 CREATE TRIGGER runs_begin_open
@@ -712,7 +725,7 @@ BEGIN
     SELECT RAISE(ABORT, 'runs must be open when they are written');
 END;
 
--- Closing is the one change.
+-- Rejects every change except closing the run.
 CREATE TRIGGER runs_no_update
 BEFORE UPDATE ON runs
 WHEN (OLD.digest IS NOT NULL OR NEW.digest IS NULL OR NEW.key IS NOT OLD.key
@@ -734,7 +747,8 @@ BEGIN
     SELECT RAISE(ABORT, 'closed runs need a row in the audit chain');
 END;
 
--- Coverage ends where its block does; how its ranges follow each other each insert has checked.
+-- Rejects closing a run if the coverage of one of its blocks does not end where the block ends. The insert of
+-- each row has already checked that the ranges are consecutive.
 CREATE TRIGGER runs_close_whole
 BEFORE UPDATE ON runs
 WHEN OLD.digest IS NULL AND EXISTS (
@@ -774,13 +788,14 @@ END;
 -- flips -------------------------------------------------------------------------------------------
 
 CREATE TABLE flips (
-    -- Undo and redo of runs. The last one that counts decides whether a run is live.
+    -- One row per undo or redo of a run. The newest row that applies to a chain decides whether the run is
+    -- live there.
 
     key     INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (key),
     run     INTEGER NOT NULL REFERENCES runs (key),
     kind    TEXT NOT NULL CHECK (kind IN ('undo', 'redo')),
-    -- Where it was made: the leaf, and how many complete turns that had.
+    -- The leaf at which the row was made, and the number of its complete turns at that time.
     loop    INTEGER NOT NULL REFERENCES loops (key),
     turns   INTEGER NOT NULL,
     tick    INTEGER NOT NULL,
@@ -829,16 +844,16 @@ END;
 -- pins --------------------------------------------------------------------------------------------
 
 CREATE TABLE pins (
-    -- Pins: messages that every later compaction keeps word for word. The last row of a message that counts
-    -- decides whether it is pinned.
+    -- Pins and unpins of messages. Every later compaction keeps a pinned message word for word. The newest
+    -- row that applies to a chain decides whether the message is pinned there.
 
     key          INTEGER PRIMARY KEY,
     session      INTEGER NOT NULL REFERENCES sessions (key),
     kind         TEXT NOT NULL CHECK (kind IN ('pin', 'unpin')),
-    -- The message.
+    -- The loop and the sequence of the message.
     message_loop INTEGER NOT NULL REFERENCES loops (key),
     seq          INTEGER NOT NULL CHECK (seq BETWEEN 0 AND 4294967295),
-    -- Where it was made: the leaf, and how many complete turns that had.
+    -- The leaf at which the row was made, and the number of its complete turns at that time.
     loop         INTEGER NOT NULL REFERENCES loops (key),
     turns        INTEGER NOT NULL,
     tick         INTEGER NOT NULL,
@@ -886,15 +901,15 @@ END;
 -- hides -------------------------------------------------------------------------------------------
 
 CREATE TABLE hides (
-    -- Sessions that were taken out of all lists and searches, and those that came back. Each such row gives
-    -- the session another id, so that the one that it had may be used again. The last one decides.
+    -- One row per hide or unhide of a session. A hidden session is in no list and no search. Each row gives
+    -- the session another id, so that its former id can be used again. The newest row of a session decides.
 
     key        INTEGER PRIMARY KEY,
     session    INTEGER NOT NULL REFERENCES sessions (key),
     kind       TEXT NOT NULL CHECK (kind IN ('hide', 'unhide')),
-    -- The id before.
+    -- The id of the session before this row.
     was        TEXT NOT NULL,
-    -- The id since.
+    -- The id of the session after this row.
     session_id TEXT NOT NULL CHECK (length(session_id) > 0),
     tick       INTEGER NOT NULL,
     at         TEXT NOT NULL,
@@ -939,8 +954,9 @@ END;
 -- blocks ------------------------------------------------------------------------------------------
 
 CREATE TABLE blocks (
-    -- Blocks: what a run lays over one loop. A block keeps the first and the last turns of the loop and
-    -- shows messages of its own for those between; kept turns are read from the originals.
+    -- One row per block. A run writes a block for one loop. The block keeps the first and the last turns of
+    -- the loop and shows its own messages instead of the turns between. Kept turns are read from the original
+    -- messages.
 
     key             INTEGER PRIMARY KEY CHECK (key BETWEEN 1 AND 2147483647),
     loop            INTEGER NOT NULL REFERENCES loops (key),
@@ -949,32 +965,32 @@ CREATE TABLE blocks (
     kind            TEXT NOT NULL CHECK (kind IN (
             'current', 'earlier', 'rollup', 'sealed:openai', 'sealed:anthropic'
         )),
-    -- The rollup that this one goes on from.
+    -- The rollup that this rollup extends.
     extends         INTEGER REFERENCES blocks (key),
-    -- Turn ranges of the sections, both ends inclusive, NULL when absent.
+    -- The turn ranges of the sections, both ends inclusive. NULL if the block has no such section.
     first_start     INTEGER,
     first_end       INTEGER,
     compacted_start INTEGER,
     compacted_end   INTEGER,
     recent_start    INTEGER,
     recent_end      INTEGER,
-    -- Sequences before this one are covered; later ones are the tail.
+    -- Messages before this sequence are covered by the block. Later messages are the tail.
     through         INTEGER NOT NULL,
-    -- Tokens of what is covered, and what the sections show instead.
+    -- The tokens of the covered messages, and the sizes of the messages that the sections show instead.
     tokens_covered  INTEGER NOT NULL,
     tokens_block    INTEGER NOT NULL,
     bytes_block     INTEGER NOT NULL,
     messages_block  INTEGER NOT NULL,
     strategy        TEXT NOT NULL,
-    -- Configuration that shapes the text.
+    -- The configuration that shapes the text.
     shaping         TEXT NOT NULL,
     created_at      TEXT NOT NULL,
-    -- Fields of a foreign block.
+    -- The JSON of a block that another program made, without its messages.
     extra           TEXT,
     -- SHA-256 of this row without its tokens, of its coverage and of the digests of its messages.
     digest          BLOB NOT NULL,
     UNIQUE (loop, generation),
-    -- The sections follow each other from turn 0.
+    -- The sections are consecutive and begin at turn 0.
     CHECK ((first_start IS NULL) = (first_end IS NULL)
         AND ifnull(first_start = 0 AND first_end >= 0, 1)),
     CHECK ((compacted_start IS NULL) = (compacted_end IS NULL)
@@ -989,7 +1005,8 @@ CREATE INDEX blocks_run ON blocks (run);
 
 CREATE INDEX blocks_extends ON blocks (extends) WHERE extends IS NOT NULL;
 
--- The two sums of tokens may be counted anew with another token counter, which the digest leaves out.
+-- Rejects every change except new token counts. A recount with another token counter changes both counts, and
+-- the digest does not include them.
 CREATE TRIGGER blocks_no_update
 BEFORE UPDATE ON blocks
 WHEN (NEW.key IS NOT OLD.key OR NEW.loop IS NOT OLD.loop OR NEW.generation IS NOT OLD.generation
@@ -1048,18 +1065,19 @@ END;
 -- block messages ----------------------------------------------------------------------------------
 
 CREATE TABLE block_messages (
-    -- Messages of blocks: what stands for the compacted turns, and kept messages that were cut.
+    -- The messages of blocks: messages that replace the compacted turns, and kept messages that were
+    -- truncated.
 
     -- (block << 32) | ordinal
     id         INTEGER PRIMARY KEY,
     -- 1 compacted, 2 recent
     section    INTEGER NOT NULL CHECK (section IN (1, 2)),
-    -- The original that this one replaces, or quotes.
+    -- The sequence of the original message that this message replaces or quotes.
     replaces   INTEGER,
-    -- The loop of a pinned message that is quoted among what stands for the compacted turns; its text is
-    -- read from the original.
+    -- The loop of a pinned message that the compacted section quotes. The text is read from the original
+    -- message.
     quotes     INTEGER REFERENCES loops (key),
-    -- NULL: the original is dropped.
+    -- NULL if the original message is dropped.
     role       INTEGER CHECK (role BETWEEN 0 AND 3),
     tokens     INTEGER NOT NULL,
     bytes      INTEGER NOT NULL,
@@ -1118,13 +1136,13 @@ END;
 -- coverage ----------------------------------------------------------------------------------------
 
 CREATE TABLE coverage (
-    -- Coverage: what a block did to what it covers. The ranges of a block follow each other without gap
-    -- or overlap.
+    -- The record of what a block did with each message that it covers, as ranges. The ranges of a block have
+    -- no gaps and no overlaps.
 
     -- (block << 32) | ordinal
     id          INTEGER PRIMARY KEY,
     loop        INTEGER NOT NULL REFERENCES loops (key),
-    -- Both ends inclusive; NULL for a loop without messages.
+    -- Both ends are inclusive. NULL for a loop without messages.
     from_seq    INTEGER,
     to_seq      INTEGER,
     from_turn   INTEGER,
@@ -1166,8 +1184,8 @@ BEGIN
     SELECT RAISE(ABORT, 'coverage rows cannot be replaced');
 END;
 
--- Loops before come first. The ranges of the block's own loop follow each other, and what became of each
--- fits the section that its turns are in.
+-- Rejects a row that does not fit. Rows of earlier loops must come first. The ranges of the block's own loop
+-- must be consecutive, and each disposition must be one that the section of the turns allows.
 CREATE TRIGGER coverage_fits
 BEFORE INSERT ON coverage
 WHEN NOT EXISTS (
@@ -1210,28 +1228,29 @@ END;
 -- manifests ---------------------------------------------------------------------------------------
 
 CREATE TABLE manifests (
-    -- Manifests: which messages a model was given, as references and one hash. No message is copied;
-    -- what the references show can be built again as of that moment, and `verify` does so.
+    -- One row per manifest: the messages that a model received, as references and one hash. No message is
+    -- copied. The referenced content can be built again as of the recorded tick, and `verify` does so.
 
     key         INTEGER PRIMARY KEY,
     manifest_id TEXT NOT NULL UNIQUE CHECK (length(manifest_id) > 0),
     session     INTEGER NOT NULL REFERENCES sessions (key),
-    -- The leaf.
+    -- The leaf of the context.
     loop        INTEGER NOT NULL REFERENCES loops (key),
-    -- The moment: everything with this tick or an earlier one had happened.
+    -- The session's tick at that time. The context includes the effects of all changes with this tick or an
+    -- earlier one.
     tick        INTEGER NOT NULL,
     recorded_at TEXT NOT NULL,
-    -- What became of loops before the scope; with skip the first part is where the context begins.
+    -- The treatment of loops before the scope. With skip, the context begins with the first part.
     older_loops TEXT NOT NULL CHECK (older_loops IN ('skip', 'rollup')),
-    -- The parts in order: [[loop, section, block, first sequence, last sequence, messages], …].
-    -- Without sequences the messages are those of the block.
+    -- The parts in order: [[loop, section, block, first sequence, last sequence, messages], …]. A part
+    -- without sequences consists of the messages of its block.
     parts       TEXT NOT NULL CHECK (json_valid(parts)),
     messages    INTEGER NOT NULL,
     tokens      INTEGER NOT NULL,
     bytes       INTEGER NOT NULL,
-    -- What the tokens were counted with.
+    -- The token counter.
     counter     TEXT NOT NULL,
-    -- SHA-256 over the digests of the messages in order.
+    -- SHA-256 of the digests of the messages, in order.
     sha256      BLOB NOT NULL,
     digest      BLOB NOT NULL
 ) STRICT;
@@ -1274,14 +1293,14 @@ END;
 -- imports -----------------------------------------------------------------------------------------
 
 CREATE TABLE imports (
-    -- Imports: where a session came from, once for each file that brought something.
+    -- The origins of sessions: one row per file that added content to a session.
 
     key         INTEGER PRIMARY KEY,
     session     INTEGER NOT NULL REFERENCES sessions (key),
     format      TEXT NOT NULL,
     path        TEXT NOT NULL,
     file_name   TEXT NOT NULL,
-    -- The record's own key, for formats whose sessions have no id.
+    -- The key of the record in the file, for formats whose sessions have no id.
     record_key  TEXT,
     imported_at TEXT NOT NULL,
     digest      BLOB NOT NULL
@@ -1289,7 +1308,7 @@ CREATE TABLE imports (
 
 CREATE INDEX imports_session ON imports (session);
 
--- How a transcript whose sessions have no ids finds its own.
+-- Finds the session of a transcript whose format has no session ids.
 CREATE INDEX imports_identity ON imports (format, file_name, record_key);
 
 CREATE TRIGGER imports_no_update
@@ -1326,25 +1345,25 @@ END;
 -- sources -----------------------------------------------------------------------------------------
 
 CREATE TABLE sources (
-    -- The files that sessions were imported from, byte for byte: `loopstore export --format original`
-    -- gives them back. A file is stored as pieces of at most 1 MiB, each compressed and stored once. A
-    -- file that grew gets new parts behind the old ones. Imports with --no-source keep none.
+    -- The files that sessions were imported from, byte for byte. `loopstore export --format original` writes
+    -- them. A file is stored as pieces of at most 1 MiB. Each piece is compressed and stored once. If a file
+    -- grew, its new parts are added after the existing ones. Imports with --no-source store no file.
 
     key       INTEGER PRIMARY KEY CHECK (key BETWEEN 1 AND 2147483647),
     format    TEXT NOT NULL,
-    -- The whole path of the file.
+    -- The full path of the file.
     path      TEXT NOT NULL,
     bytes     INTEGER NOT NULL,
-    -- SHA-256 of the SHA-256 of each part, in order.
+    -- SHA-256 of the SHA-256 values of the parts, in order.
     digest    BLOB NOT NULL,
-    -- When it last came with something new.
+    -- The time of the last import that added content of the file.
     kept_at   TEXT NOT NULL
 ) STRICT;
 
 -- source sessions ---------------------------------------------------------------------------------
 
 CREATE TABLE source_sessions (
-    -- Which sessions a file holds something of.
+    -- The sessions that have content from each file.
 
     session INTEGER NOT NULL REFERENCES sessions (key),
     source  INTEGER NOT NULL REFERENCES sources (key),
@@ -1356,13 +1375,13 @@ CREATE INDEX source_sessions_source ON source_sessions (source);
 -- source pieces -----------------------------------------------------------------------------------
 
 CREATE TABLE source_pieces (
-    -- The bytes of files.
+    -- The content of the kept files.
 
     key    INTEGER PRIMARY KEY,
-    -- Of the bytes as they stood in the file, and how many these are.
+    -- SHA-256 and number of the bytes before compression.
     sha256 BLOB NOT NULL UNIQUE,
     bytes  INTEGER NOT NULL,
-    -- The bytes as raw DEFLATE.
+    -- The bytes, compressed as raw DEFLATE.
     data   BLOB NOT NULL
 ) STRICT;
 
@@ -1389,7 +1408,7 @@ END;
 -- source parts ------------------------------------------------------------------------------------
 
 CREATE TABLE source_parts (
-    -- Of which pieces a file consists.
+    -- The pieces of each file.
 
     -- (source << 32) | number, in the order of the file
     id    INTEGER PRIMARY KEY,
@@ -1401,7 +1420,8 @@ CREATE INDEX source_parts_piece ON source_parts (piece);
 -- maintenance -------------------------------------------------------------------------------------
 
 CREATE TABLE maintenance (
-    -- Receipts of everything that removed content. An open one lets the triggers pass for its session.
+    -- The receipts of every erasure, redaction, pruning and archiving. While a receipt is open, the triggers
+    -- allow changes to rows of its session.
 
     key       INTEGER PRIMARY KEY,
     session   INTEGER NOT NULL,
@@ -1419,7 +1439,7 @@ BEGIN
     SELECT RAISE(ABORT, 'receipts cannot be deleted');
 END;
 
--- Closing is the one change, and may complete the detail.
+-- Rejects every change except closing the receipt, which may also complete detail.
 CREATE TRIGGER maintenance_only_closes
 BEFORE UPDATE ON maintenance
 WHEN OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL OR NEW.key IS NOT OLD.key
@@ -1446,15 +1466,15 @@ END;
 -- redactions --------------------------------------------------------------------------------------
 
 CREATE TABLE redactions (
-    -- What is left of redacted messages. A message that was redacted keeps its digest and its place in
-    -- the chain, and loses the salt: what stood there can no longer be tried out. What stands there now
-    -- has a digest of its own.
+    -- The remainders of redacted messages. A redacted message keeps its digest and its place in the chain,
+    -- and loses its salt. Without the salt, a guess of the removed text cannot be tested. The remaining text
+    -- has its own salt and digest in this table.
 
-    -- A message, or as a negative number a message of a block.
+    -- The id of a message, or the negative id of a block message.
     owner   INTEGER PRIMARY KEY,
-    -- The receipt of the last redaction that changed it.
+    -- The receipt of the last redaction that changed the message.
     receipt INTEGER NOT NULL REFERENCES maintenance (key),
-    -- SHA-256 of salt and stored bytes, as messages have it.
+    -- SHA-256 of the salt and the stored bytes, as in messages.
     salt    BLOB NOT NULL,
     digest  BLOB NOT NULL
 ) STRICT;
@@ -1487,7 +1507,7 @@ BEGIN
     SELECT RAISE(ABORT, 'redaction remainders can only be written while a receipt is open');
 END;
 
--- It goes with its message.
+-- Rejects the deletion of a row while its message exists.
 CREATE TRIGGER redactions_no_delete
 BEFORE DELETE ON redactions
 WHEN CASE
@@ -1515,17 +1535,17 @@ END;
 -- packs -------------------------------------------------------------------------------------------
 
 CREATE TABLE packs (
-    -- The content of archived messages: runs of messages, compressed together. Their rows in messages
-    -- stay with place, sizes, digest and chain; head and body are NULL. Packs come and go only while a
-    -- receipt of kind `archive` (or of a removal) is open.
+    -- The content of archived messages. A pack contains consecutive messages, compressed together. The rows
+    -- in messages keep their place, sizes, digest and chain, and their head and body are NULL. Packs can be
+    -- written and deleted only while a receipt of kind `archive` or of a removal is open.
 
     -- (loop << 32) | sequence of the first message
     id       INTEGER PRIMARY KEY,
-    -- The last message; all between are in it.
+    -- The sequence of the last message. The pack contains all messages between.
     last_seq INTEGER NOT NULL,
-    -- The content before it was compressed.
+    -- The size of the content before compression, in bytes.
     bytes    INTEGER NOT NULL,
-    -- SHA-256 of the columns before and the content.
+    -- SHA-256 of the columns before and of the content.
     digest   BLOB NOT NULL,
     -- Heads and bodies, compressed with Brotli (RFC 7932).
     content  BLOB NOT NULL
@@ -1561,10 +1581,11 @@ END;
 -- packed heads ------------------------------------------------------------------------------------
 
 CREATE TABLE packed_heads (
-    -- What the views show of archived messages: a prompt as a line, usage and model of an answer, ids and
-    -- names of its calls, which call a result answers. Derived from the message, as JSON.
+    -- The fields of archived messages that the views show, as JSON: a prompt as one line, the usage and the
+    -- model of an answer, the ids and names of its calls, and the id of the call that a result answers. All
+    -- are derived from the message.
 
-    -- The message.
+    -- The loop and the sequence of the message.
     id   INTEGER PRIMARY KEY,
     head TEXT NOT NULL
 ) STRICT;
@@ -1599,20 +1620,20 @@ END;
 -- leases ------------------------------------------------------------------------------------------
 
 CREATE TABLE leases (
-    -- Leases: who may write to a loop. A row stays when its lease is released, so that a token is never
-    -- given twice. Neither leases nor started calls nor notes are part of a digest; all go with their
-    -- loop.
+    -- The exclusive rights to write to a loop, one row per loop. A row remains after its lease is released,
+    -- so that a token is never assigned twice. Leases, started calls and notes are not part of any digest.
+    -- They are deleted with their loop.
 
     loop       INTEGER PRIMARY KEY REFERENCES loops (key) ON DELETE CASCADE,
     owner      TEXT NOT NULL,
-    -- Raised each time that the lease is taken, or taken away.
+    -- Raised each time the lease is taken or revoked.
     token      INTEGER NOT NULL CHECK (token > 0),
-    -- Milliseconds.
+    -- The duration of the lease in milliseconds.
     ttl        INTEGER NOT NULL CHECK (ttl > 0),
-    -- Milliseconds since the epoch, by the clock of whoever wrote them.
+    -- Milliseconds since the epoch, by the clock of the process that wrote them.
     renewed_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
-    -- Whether the holder has let it go, or it was taken away.
+    -- True if the holder released the lease, or if it was revoked.
     released   INTEGER NOT NULL
 ) STRICT;
 
@@ -1643,24 +1664,25 @@ END;
 -- started calls -----------------------------------------------------------------------------------
 
 CREATE TABLE started_calls (
-    -- Tool calls, written before the tool runs: after a crash they show which may have had an effect.
+    -- Tool calls, written before the tool runs. After a crash they show which calls may have had an effect.
 
     key             INTEGER PRIMARY KEY,
     loop            INTEGER NOT NULL REFERENCES loops (key) ON DELETE CASCADE,
     call_id         TEXT NOT NULL,
-    -- Counts the calls of the loop with this id from 0: some models number theirs anew each turn.
+    -- The number of the call among the calls of the loop with the same call id, from 0. Some models number
+    -- their calls anew in each turn.
     nth             INTEGER NOT NULL,
     tool_name       TEXT NOT NULL,
-    -- JSON. NULL once the result is stored: the message of the call has them.
+    -- The arguments as JSON. NULL after the result is stored, because the message of the call contains them.
     arguments       TEXT,
     idempotency_key TEXT NOT NULL,
-    -- The source's index of the turn.
+    -- The index of the turn in the source.
     turn_index      INTEGER,
-    -- ISO-8601 text; when it was first started.
+    -- The time of the first start, as ISO-8601 text.
     started_at      TEXT NOT NULL,
-    -- How often it was started.
+    -- The number of starts.
     attempts        INTEGER NOT NULL,
-    -- ISO-8601 text; NULL: there is no result.
+    -- The time of the result, as ISO-8601 text. NULL if there is no result.
     finished_at     TEXT,
     UNIQUE (loop, call_id, nth)
 ) STRICT;
@@ -1705,19 +1727,19 @@ END;
 -- append keys -------------------------------------------------------------------------------------
 
 CREATE TABLE append_keys (
-    -- The names that callers gave their appends, each with where its messages are: an append that comes
-    -- again under its name appends nothing.
+    -- The keys that callers gave their appends, with the position of the messages of each append. An append
+    -- with a key that is already stored appends nothing.
 
     session    INTEGER NOT NULL REFERENCES sessions (key),
     name       TEXT NOT NULL CHECK (length(name) > 0),
-    -- The loop of the last message, and the sequences and turns of this append in it; the ends are
+    -- The loop of the last message, and the sequences and turns of the append in that loop. The ends are
     -- exclusive.
     loop       INTEGER NOT NULL,
     first_seq  INTEGER NOT NULL,
     end_seq    INTEGER NOT NULL,
     first_turn INTEGER NOT NULL,
     end_turn   INTEGER NOT NULL,
-    -- Tokens of all messages of the append.
+    -- The tokens of all messages of the append.
     tokens     INTEGER NOT NULL,
     PRIMARY KEY (session, name)
 ) STRICT, WITHOUT ROWID;
@@ -1746,17 +1768,17 @@ END;
 -- notes -------------------------------------------------------------------------------------------
 
 CREATE TABLE notes (
-    -- Turns and events of a loop that runs, in which a stored message stands as its sequence. When the
-    -- loop ends they go into loops.history.
+    -- Turns and events of an unfinished loop as JSON, with the sequences of stored messages instead of the
+    -- messages. When the loop ends, its notes are moved to loops.history.
 
     -- (loop << 32) | ordinal
     id   INTEGER PRIMARY KEY,
-    -- 0 an event, 1 a turn
+    -- 0 event, 1 turn
     kind INTEGER NOT NULL CHECK (kind IN (0, 1)),
     note TEXT NOT NULL
 ) STRICT;
 
--- Notes are redacted too.
+-- Rejects every change except redaction.
 CREATE TRIGGER notes_no_update
 BEFORE UPDATE ON notes
 WHEN NOT EXISTS (
@@ -1774,7 +1796,7 @@ BEGIN
     SELECT RAISE(ABORT, 'notes cannot be replaced');
 END;
 
--- Notes have no reference that could cascade.
+-- Deletes the notes of a deleted loop, because notes have no foreign key that could cascade.
 CREATE TRIGGER loops_take_their_notes
 AFTER DELETE ON loops
 BEGIN
@@ -1784,18 +1806,18 @@ END;
 -- message index -----------------------------------------------------------------------------------
 
 CREATE VIRTUAL TABLE message_index USING fts5 (
-    -- The index of `loopstore search`. It is no part of the record: an append never writes it, which
-    -- would make recording several times slower. It catches up when it is searched or asked to, and can
-    -- be thrown away and made anew from the messages at any time.
+    -- The index of `loopstore search`. The index is derived from the messages, and can be deleted and rebuilt
+    -- at any time. An append never writes the index, because that would make recording several times slower.
+    -- A search or an explicit command brings the index up to date.
     --
-    -- It holds no text, only where which word stands. loopstore itself splits text into words, the same
-    -- way for what is stored and what is asked; the tokenizer only parts them at the spaces between. The
-    -- rowid of a message is (page << 6) | (sequence & 63). There is no `contentless_delete`: SQLite
-    -- before 3.43 does not know it, and programs that look at every table would refuse the whole file.
-    -- So the index is made anew when something is taken out, which only removal asks for.
+    -- The index contains no text, only the positions of words. loopstore itself splits stored text and
+    -- queries into words by the same rule, and the tokenizer only separates the words at spaces. The rowid of
+    -- a message is (page << 6) | (sequence & 63). The table has no `contentless_delete`, because SQLite
+    -- before 3.43 does not support the option, and programs that read every table would then reject the whole
+    -- file. Therefore a removal rebuilds the index.
 
     words,
-    -- The tools that the message calls or answers for, each as one word.
+    -- The tools that the message calls or contains results of, each as one word.
     tools,
     content = '', tokenize = 'ascii'
 );
@@ -1803,14 +1825,14 @@ CREATE VIRTUAL TABLE message_index USING fts5 (
 -- index pages -------------------------------------------------------------------------------------
 
 CREATE TABLE index_pages (
-    -- Pages of 64 messages of a loop. Numbered one after another, the rowids of neighbours are close,
-    -- and FTS5 notes what lies between them: one byte for each word of a message instead of the five
-    -- that (loop << 32) | sequence would take, up to half of the index. The number of a page is not
-    -- given again: words of a message that is gone may be left under it.
+    -- Pages of 64 messages of a loop. Pages are numbered consecutively, so that the rowids of neighbours are
+    -- close. FTS5 stores the difference of two rowids: one byte for each word of a message, instead of five
+    -- bytes with (loop << 32) | sequence, which is up to half of the index. The number of a page is never
+    -- assigned again, because words of deleted messages may remain under the number.
 
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     loop   INTEGER NOT NULL,
-    -- sequence >> 6 of its messages.
+    -- sequence >> 6 of the messages of the page.
     part   INTEGER NOT NULL,
     UNIQUE (loop, part)
 ) STRICT;
@@ -1818,7 +1840,7 @@ CREATE TABLE index_pages (
 -- indexed loops -----------------------------------------------------------------------------------
 
 CREATE TABLE indexed_loops (
-    -- How much of each loop is in the index.
+    -- The indexed part of each loop.
 
     loop        INTEGER PRIMARY KEY,
     -- Messages before this sequence are in the index.
@@ -1828,18 +1850,18 @@ CREATE TABLE indexed_loops (
 -- index state -------------------------------------------------------------------------------------
 
 CREATE TABLE index_state (
-    -- What the index was made with, and how far it is; one row.
+    -- The version and the progress of the index, in one row.
 
     key      INTEGER PRIMARY KEY CHECK (key = 1),
-    -- The version of the rule that splits text into words; 0: it was never filled, or was thrown away.
+    -- The version of the rule that splits text into words. 0 if the index was never filled or was deleted.
     version  INTEGER NOT NULL,
-    -- The sum of indexed_loops.
+    -- The sum of indexed_seq in indexed_loops.
     messages INTEGER NOT NULL
 ) STRICT;
 
 INSERT INTO index_state VALUES (1, 0, 0);
 
--- A key may be given again to another loop.
+-- Deletes the index rows of a deleted loop. Otherwise a loop with the same key would inherit them.
 CREATE TRIGGER loops_leave_the_index
 AFTER DELETE ON loops
 BEGIN
@@ -1848,23 +1870,23 @@ BEGIN
 END;
 
 -- ------------------------------------------------------------------------------------------------
--- The views: the stable way to read a database from SQL.
+-- The views: the stable way to read a database with SQL.
 --
--- A column of a view never changes its name, place or meaning; new ones come at the end. Views
--- whose name begins with `v_` are for everyone; the others are parts of these and may change.
+-- The name, the place and the meaning of a view's column never change. New columns are added at the end.
+-- Views whose name begins with `v_` are for all readers. All other views are internal and may change.
 --
--- A view takes no parameters, and SQLite does not carry a condition into a recursive query. So
--- where an answer belongs to one leaf, it is a scalar subquery that names that leaf and returns
--- its rows as a JSON array, which json_each() takes apart: a query for one session then walks the
--- chains of that session only.
+-- A view has no parameters, and SQLite does not apply an outer condition inside a recursive query. Therefore
+-- a result that belongs to one leaf is a scalar subquery: it names the leaf and returns its rows as a JSON
+-- array, and json_each() expands the array. A query for one session then reads only the chains of that
+-- session.
 --
--- No row may make a view fail. JSON is looked at only where json_valid() says that it is JSON, and
--- numbers that others chose are added with total(), which does not overflow.
+-- No row may make a view fail. JSON is read only if json_valid() accepts it. Numbers that other programs
+-- wrote are added with total(), which does not overflow.
 
--- Internal. Messages with their largest text back in its place. `json` is the head where it is
--- JSON, or what is kept of it for an archived message; `payload` is the whole message, NULL when it was
--- redacted or archived. NOT INDEXED, since SQLite would rather index all messages by role than search
--- the range of a loop's keys.
+-- Internal. Messages with their largest text restored. `json` is the head if the head is JSON, or the packed
+-- head of an archived message. `payload` is the whole message, and NULL if the message was redacted or
+-- archived. Without NOT INDEXED, SQLite would search the index of all messages by role instead of the key
+-- range of a loop.
 CREATE VIEW message_content AS
 SELECT
     m.id, m.turn, m.role, m.tokens, m.bytes, m.created_at,
@@ -1898,7 +1920,7 @@ SELECT
     m.author
 FROM messages m NOT INDEXED;
 
--- Internal. Elements that harnesses put into a person's message.
+-- Internal. The elements that harnesses add to a person's message.
 CREATE VIEW harness_elements (name) AS
 VALUES
     ('bash-input'), ('bash-stderr'), ('bash-stdout'), ('command-args'), ('command-contents'),
@@ -1911,8 +1933,9 @@ VALUES
     ('user_instructions'), ('user_shell_command'), ('current_datetime'), ('EXTRA_INFO'),
     ('environment_details'), ('hook_context'), ('session_context');
 
--- Internal. Prompts as one line each, as the library shows them: without the elements of harnesses before
--- and behind, white space folded, cut at a word to 100 characters. NULL without text.
+-- Internal. Prompts, one line each, as the library shows them: without the elements of harnesses at the
+-- beginning and at the end, with folded white space, cut after a word to 100 characters. NULL if the prompt
+-- has no text.
 CREATE VIEW prompt_lines AS
 SELECT m.id, CASE WHEN m.head IS NULL THEN (
     SELECT json_extract(p.head, '$.prompt') FROM packed_heads p
@@ -1962,12 +1985,13 @@ SELECT m.id, CASE WHEN m.head IS NULL THEN (
             char(9), ' '), char(10), ' '), char(11), ' '), char(12), ' '), char(13), ' ')
         FROM bare ORDER BY step DESC LIMIT 1
     ),
-    -- A run of spaces becomes one: ' ' is ' ' and a mark, a mark and ' ' go.
+    -- Folds a run of spaces into one: ' ' becomes ' ' and a mark, then each mark before a ' ' is removed with
+    -- that ' '.
     folded (text) AS MATERIALIZED (
         SELECT trim(replace(replace(replace(text, ' ', ' ' || char(1)), char(1) || ' ', ''), char(1), ''))
         FROM spaced
     ),
-    -- What is left of the beginning if its last word goes.
+    -- `words` is the beginning of the text without its last word.
     cut (text, words) AS MATERIALIZED (
         SELECT text, rtrim(rtrim(substr(text, 1, 100), replace(substr(text, 1, 100), ' ', '')))
         FROM folded
@@ -1981,8 +2005,8 @@ SELECT m.id, CASE WHEN m.head IS NULL THEN (
 ) END AS line
 FROM messages m;
 
--- Internal. The first prompt of each loop: a person's, else one that a parent agent gave. One without text,
--- such as a single image, is passed over.
+-- Internal. The first prompt of each loop: the first one of a person, or else of a parent agent. Prompts
+-- without text, such as a single image, are skipped.
 CREATE VIEW loop_prompts AS
 SELECT l.key AS loop, (
     SELECT m.id FROM messages m INDEXED BY messages_prompts
@@ -1995,7 +2019,7 @@ SELECT l.key AS loop, (
 ) AS id
 FROM loops l;
 
--- Internal. The same of each session: of its oldest loop that has one.
+-- Internal. The first prompt of each session: that of its oldest loop with a first prompt.
 CREATE VIEW session_prompts AS
 SELECT s.key AS session, (
     SELECT m.id
@@ -2009,7 +2033,7 @@ SELECT s.key AS session, (
 ) AS id
 FROM sessions s;
 
--- Internal. Turns with the keys of the messages that they hold: first_id <= id < end_id.
+-- Internal. Turns with the keys of their messages: first_id <= id < end_id.
 CREATE VIEW turn_bounds AS
 SELECT
     t.id, t.id & 4294967295 AS turn, t.turn_index, t.started_at, t.ended_at, t.messages, t.tokens,
@@ -2021,7 +2045,7 @@ SELECT
     ) AS end_id
 FROM turns t;
 
--- Internal. Loops that no child continues from their last turn, and each session's current loop.
+-- Internal. Loops that no child continues from their last turn, and the current loop of each session.
 CREATE VIEW leaves AS
 SELECT l.key, l.session, l.loop_id
 FROM loops l
@@ -2032,11 +2056,11 @@ WHERE l.key = (SELECT s.current_loop FROM sessions s WHERE s.key = l.session)
             AND coalesce(c.parent_turn, -1) >= l.turns - 1 AND c.parent_seq IS NULL
     );
 
--- Internal. The chain of the loop `leaf`, as far as the loop `oldest`; both must be given, and a
--- key smaller than every loop of the chain means all of it. `cut` is how many of a loop's turns
--- belong whole to the chain, `part` the last sequence of the turn after these, if the chain leaves the
--- loop within it; `depth` counts from 0 at the old end. A parent's key is smaller than its
--- child's, so that the walk ends whatever is stored.
+-- Internal. The chain of the loop `leaf`, back to the loop `oldest`. A query must give both. If `oldest` is
+-- smaller than every key of the chain, the view returns the whole chain. `cut` is the number of turns of the
+-- loop that belong to the chain as a whole. `part` is the last sequence of the next turn that belongs to the
+-- chain, if the chain leaves the loop within that turn. `depth` counts from 0 at the old end. The key of a
+-- parent is smaller than the key of its child, so that the recursion always ends.
 CREATE VIEW chain_of AS
 SELECT
     leaf.key AS leaf, oldest.key AS oldest,
@@ -2055,10 +2079,11 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
     FROM (SELECT loop, count(*) OVER () - 1 - distance AS depth, cut, part FROM up)
 )) link;
 
--- Internal. The active block of each loop of a chain (see chain_of): `block`, and `plain` if
--- rollups do not count; `run` is the newest live run of the chain. A run or flip counts if its loop
--- is on the chain and had then no turn beyond its cut; a run is live if it committed and the last
--- flip of it that counts is no undo; the active block is the newest generation of such a run.
+-- Internal. The active block of each loop of a chain (see chain_of). `block` is the active block, and `plain`
+-- is the active block if rollups are ignored. `run` is the newest live run of the chain. A run or flip
+-- applies to a chain if its loop is on the chain and had no turn beyond its cut at that time. A run is live
+-- if it is committed and its newest flip that applies is not an undo. The active block is the newest
+-- generation from a live run.
 CREATE VIEW active_by_loop AS
 SELECT
     leaf.key AS leaf, oldest.key AS oldest,
@@ -2074,7 +2099,8 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         SELECT c.loop, c.depth, c.cut, c.part FROM chain_of c
         WHERE c.leaf = leaf.key AND c.oldest = oldest.key
     ),
-    -- Every run that counts, and every flip. What only its provider can read counts for nobody here.
+    -- Every run and every flip that applies. Runs of a provider are ignored, because only that provider can
+    -- read their opaque items.
     changes (run, word, tick, flip) AS (
         SELECT r.key, 'run', r.tick, NULL
         FROM chain c CROSS JOIN runs r ON r.loop = c.loop
@@ -2096,7 +2122,7 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         FROM judged
         WHERE word = 'run' AND last_word <> 'undo'
     ),
-    -- Loops and blocks meet by grouping: a join would search the chain once for each.
+    -- Loops and blocks are joined by grouping, because a join would search the chain once for each of them.
     met (loop, depth, cut, part, generation, plain, newest) AS (
         SELECT loop, depth, cut, part, NULL, NULL, NULL FROM chain
         UNION ALL
@@ -2113,9 +2139,9 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
     WHERE depth IS NOT NULL
 )) link;
 
--- Internal. The loops that the context of a leaf shows, with the active block on each: those
--- from the anchor of the active rollup on or, if the newest live run skips older loops, those in
--- its scope. `turns` and `end_seq` are where a loop's cut is.
+-- Internal. The loops that the context of a leaf shows, each with its active block. If the newest live run
+-- skips older loops, these are the loops in its scope, or else the loops from the anchor of the active rollup
+-- on. `turns` and `end_seq` are the ends of the part of a loop that belongs to the chain.
 CREATE VIEW context_loops AS
 SELECT
     leaf.key AS leaf,
@@ -2125,7 +2151,7 @@ FROM loops leaf CROSS JOIN json_each((
     WITH
     link (loop, depth, turns, complete, end_seq, part, block, older_loops, scope, config) AS (
         SELECT f.loop, f.depth, min(f.cut + (f.part IS NOT NULL), l.turns),
-            -- For the window, the leaf's turn in flight is no turn.
+            -- The window does not count an incomplete turn of the leaf.
             CASE l.key
                 WHEN leaf.key THEN l.complete
                 ELSE min(f.cut + (f.part IS NOT NULL), l.turns)
@@ -2154,7 +2180,7 @@ FROM loops leaf CROSS JOIN json_each((
             coalesce(json_extract(k.config, '$.keep_recent_turns'), 10) AS keep_recent_turns,
             coalesce(json_extract(k.config, '$.max_context_tokens'), 128000)
                 - coalesce(json_extract(k.config, '$.system_tokens'), 0) AS budget,
-            -- Active tokens: only a budget asks for them.
+            -- Active tokens. Only a budget needs them.
             CASE
                 WHEN k.older_loops <> 'skip' OR k.scope <> 'token-budget' THEN 0
                 WHEN b.key IS NULL AND k.part IS NOT NULL THEN (
@@ -2194,9 +2220,9 @@ FROM loops leaf CROSS JOIN json_each((
     END
 )) link;
 
--- Sessions with the totals of their loops. Extension messages are in no total. title is the session's
--- own, else its prompt: the first that a person gave, else a parent agent, as a line of at most 100
--- characters. project is the folder that the agent worked in.
+-- Sessions with the totals of their loops. Totals do not include extensions. title is the title of the
+-- session, or else its prompt as a line of at most 100 characters. The prompt is the first one of a person,
+-- or else of a parent agent. project is the folder that the agent worked in.
 CREATE VIEW v_sessions AS
 SELECT
     s.session_id, s.agent_id,
@@ -2219,11 +2245,11 @@ SELECT
      WHERE h.key = (SELECT max(n.key) FROM hides n WHERE n.session = s.key)) AS hidden_at
 FROM sessions s;
 
--- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain, parent_seq its last
--- message that does, where the chain leaves the parent within that turn.
--- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind
--- that this version does not know. archived means that no message of the loop has content left. prompt is
--- the first that the loop was given, as a line like those of v_sessions.
+-- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain. parent_seq is the last
+-- message of the parent that belongs to the chain, if the chain leaves the parent within parent_turn.
+-- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind that this
+-- version does not know. archived is true if no message of the loop has content left. prompt is the first
+-- prompt of the loop, as a line like the prompts of v_sessions.
 CREATE VIEW v_loops AS
 SELECT
     s.session_id, l.loop_id, l.parent_loop_id, l.parent_turn,
@@ -2246,10 +2272,10 @@ SELECT
     l.parent_seq
 FROM sessions s JOIN loops l ON l.session = s.key;
 
--- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a
--- branch that none begins, else Continuation. input_tokens and output_tokens are what providers
--- reported for the turn's answers, here as in the other views 10^12 at most: what a provider or a file made
--- up must not let a sum over rows overflow.
+-- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a branch that
+-- no user message begins, and else Continuation. input_tokens and output_tokens are the tokens that providers
+-- reported for the answers of the turn. All views limit reported tokens to 10^12, so that false numbers of a
+-- provider or a file cannot overflow a sum over rows.
 CREATE VIEW v_turns AS
 SELECT
     s.session_id, l.loop_id, t.turn, t.turn_index,
@@ -2274,8 +2300,8 @@ FROM sessions s
     LEFT JOIN turns p ON p.id = t.id - 1 AND t.turn > 0
     LEFT JOIN messages f ON f.id = t.first_id;
 
--- Messages. turn is NULL before the first turn, text for an extension (its payload has it all) and
--- for a message without text blocks, payload when the message was redacted or archived.
+-- Messages. turn is NULL before the first turn. text is NULL for an extension, whose payload contains
+-- everything, and for a message without text blocks. payload is NULL if the message was redacted or archived.
 CREATE VIEW v_messages AS
 SELECT
     s.session_id, l.loop_id, m.id & 4294967295 AS seq, m.turn, t.turn_index,
@@ -2291,8 +2317,9 @@ FROM sessions s
     CROSS JOIN message_content m ON m.id >= l.key << 32 AND m.id < (l.key + 1) << 32
     LEFT JOIN turns t ON t.id = (l.key << 32) + m.turn;
 
--- Tool calls with their results: the first result with the call's id in the same turn, else in a
--- later turn of the loop, else in a later loop of the session (result_loop_id names it).
+-- Tool calls with their results. The result is the first one with the id of the call in the same turn, or
+-- else in a later turn of the loop, or else in a later loop of the session. result_loop_id is the loop of the
+-- result.
 CREATE VIEW v_tool_calls AS
 SELECT
     s.session_id, l.loop_id, m.turn,
@@ -2317,7 +2344,7 @@ FROM sessions s
                 AND json_extract(x.json, '$.toolCallId') = call.value ->> '$.id'
             ORDER BY x.id LIMIT 1
         ),
-        -- A turn that answers another one's call names it: [loop,turn]. Only few do.
+        -- A turn that answers a call of another turn contains [loop,turn] of that turn. Few turns do.
         (
             SELECT x.id FROM turn_bounds t CROSS JOIN message_content x
                 ON x.id >= t.first_id AND x.id < t.end_id
@@ -2340,8 +2367,8 @@ FROM sessions s
     )
 WHERE CASE call.type WHEN 'object' THEN json_extract(call.value, '$.type') END = 'toolCall';
 
--- The chain of each leaf, from the root (depth 0). A leaf is a loop that no child continues from
--- its last turn, or the session's current loop.
+-- The chain of each leaf, from the root (depth 0). A leaf is a loop that no child continues from its last
+-- turn, or the current loop of a session.
 CREATE VIEW v_chain AS
 SELECT s.session_id, f.loop_id AS leaf_loop_id, l.loop_id, c.depth
 FROM sessions s
@@ -2349,9 +2376,10 @@ FROM sessions s
     CROSS JOIN chain_of c ON c.leaf = f.key AND c.oldest = (SELECT min(key) FROM loops)
     CROSS JOIN loops l ON l.key = c.loop;
 
--- Compaction runs: the audit row of every attempt. is_live is as seen from the run's own loop.
--- turns is how many complete turns that loop had. config is what was asked for, reached what was
--- compacted with, where that is another one. (+f.loop: the flips of a run are few, those of a loop are not.)
+-- Compaction runs, one row per attempt. is_live is evaluated at the run's own loop. turns is the number of
+-- complete turns that the loop had. config is the requested configuration. reached is the configuration that
+-- was reached, if it differs from config. (`+f.loop` disables an index: a run has few flips, and a loop may
+-- have many.)
 CREATE VIEW v_compaction_runs AS
 SELECT
     s.session_id, r.run_id, l.loop_id, r.trigger, r.strategy, r.round, r.outcome,
@@ -2365,8 +2393,8 @@ SELECT
     r.turns, r.scope, r.older_loops, r.counter, r.usage, r.reached
 FROM sessions s JOIN runs r ON r.session = s.key CROSS JOIN loops l ON l.key = r.loop;
 
--- What happened around each run: compactionStarted, then compactionEnded. payload is the whole event as
--- JSON, at is when it happened.
+-- The events of each run: compactionStarted, then compactionEnded. payload is the whole event as JSON. at is
+-- the time of the event.
 CREATE VIEW v_compaction_events AS
 SELECT
     s.session_id, r.run_id, l.loop_id, r.tick,
@@ -2379,9 +2407,9 @@ FROM sessions s
     CROSS JOIN json_each(CASE WHEN json_valid(r.events) THEN r.events ELSE '[]' END) event
 WHERE event.type = 'object';
 
--- Blocks. extends is LOOP#GENERATION of the rollup that a rollup goes on from; ratio is tokens_block
--- by tokens_covered. is_active says whether the block is active as seen from its run's own loop.
--- A sealed block is so in contexts for its provider alone.
+-- Blocks. extends is LOOP#GENERATION of the rollup that a rollup extends. ratio is tokens_block divided by
+-- tokens_covered. is_active is evaluated at the loop of the block's run. A block of a provider, with opaque
+-- items, is active only in contexts for that provider.
 CREATE VIEW v_compaction_blocks AS
 SELECT
     s.session_id, l.loop_id, b.generation, r.run_id, b.kind,
@@ -2411,12 +2439,12 @@ SELECT
     END AS is_active,
     b.created_at
 FROM sessions s
-    -- The loops that runs were made on: what is active is the same for all runs of a loop.
-    -- The planner begins with the run if its id is given. Else it begins with the sessions, whose condition it is
-    -- told to be a rare one: it would look at the loop of a run once for each run.
+    -- The loops that runs were made on. The active blocks are the same for all runs of a loop. The planner
+    -- begins with the run if the run id is given, or else with the sessions. likelihood() marks the condition
+    -- on the sessions as rare, because the planner would otherwise read the loop of a run once for each run.
     JOIN loops leaf ON s.key = +leaf.session AND likelihood(s.session_id <> '', 0.00001)
         AND leaf.key IN (SELECT r.loop FROM runs r WHERE r.session = s.key)
-    -- The blocks of these runs, and what is active on the part of the chain where they stand.
+    -- The blocks of these runs, and the active blocks of the part of the chain that contains them.
     JOIN json_each((
         SELECT json_group_array(json_array(block, is_active))
         FROM (
@@ -2441,8 +2469,9 @@ FROM sessions s
     JOIN runs r ON r.key = b.run AND leaf.key = +r.loop
     CROSS JOIN loops l ON l.key = b.loop;
 
--- The pins of messages, as they were made and taken back: pinned is 1 or 0, author is whose words the message
--- is, from_loop_id and from_turns say from where it was made. is_last is 1 for the newest row of a message.
+-- Pins and unpins of messages. pinned is 1 or 0. author is the author of the message. from_loop_id and
+-- from_turns are the leaf and its number of complete turns when the row was made. is_last is 1 for the newest
+-- row of a message.
 CREATE VIEW v_pins AS
 SELECT
     s.session_id, l.loop_id, m.turn, p.seq,
@@ -2461,7 +2490,8 @@ FROM sessions s
     JOIN loops f ON f.key = p.loop
     LEFT JOIN messages m ON m.id = (p.message_loop << 32) + p.seq;
 
--- What blocks did to what they cover. The block stands on block_loop_id; loop_id is what it covers.
+-- The record of what blocks did with the messages that they cover. block_loop_id is the loop of the block.
+-- loop_id is the loop of the covered messages.
 CREATE VIEW v_coverage AS
 SELECT
     s.session_id, h.loop_id AS block_loop_id, b.generation, l.loop_id,
@@ -2472,9 +2502,9 @@ FROM sessions s
     JOIN coverage c ON c.id >= b.key << 32 AND c.id < (b.key + 1) << 32
     JOIN loops l ON l.key = c.loop;
 
--- What the next model call of each leaf would see, part by part in order. rollup is the text of the
--- active rollup, first, compacted and recent are the sections of the active block on a loop,
--- tail is what came after it, raw is a loop without a block. Parts without messages are left out.
+-- The context that the next model call of each leaf would see, part by part in order. rollup is the text of
+-- the active rollup. first, compacted and recent are the sections of the active block of a loop. tail
+-- contains the turns after the block. raw is a loop without a block. Parts without messages are omitted.
 CREATE VIEW v_context AS
 SELECT
     s.session_id, f.loop_id AS leaf_loop_id,
@@ -2519,7 +2549,7 @@ FROM sessions s
                     ELSE 1
                 END
         ),
-        -- Where the originals of a section lie: those of its turns that the block covers.
+        -- The range of the original messages of a section: those of its turns that the block covers.
         bounded AS (
             SELECT slot.*,
                 CASE section
@@ -2559,7 +2589,8 @@ FROM sessions s
                         FROM messages m
                         WHERE m.id >= first_id AND m.id < end_id AND m.role <> 3
                     )
-                    -- Originals, less those that the block replaces, and what it puts there.
+                    -- Original messages without those that the block replaces, and the messages that replace
+                    -- them.
                     ELSE (
                         SELECT json_array(CAST(total(n) AS INTEGER), CAST(total(tokens) AS INTEGER))
                         FROM (
@@ -2596,8 +2627,8 @@ FROM sessions s
     )) part
     CROSS JOIN loops l ON l.key = part.value ->> 1;
 
--- Tokens that providers reported, by loop and model. total is the provider's own, or else the sum
--- of input, output and both caches.
+-- Tokens that providers reported, by loop and model. total is the total of the provider, or else the sum of
+-- input, output and both caches.
 CREATE VIEW v_usage AS
 SELECT
     s.session_id, l.loop_id,
@@ -2620,9 +2651,9 @@ FROM sessions s
 WHERE m.role = 1 AND json_type(m.json, '$.usage') = 'object'
 GROUP BY s.session_id, l.loop_id, model;
 
--- Manifests: what a model was given. sha256 is over the digests of the messages in order. parts is a
--- JSON array in order: {loop, section, generation, from_seq, to_seq, messages}; without sequences the
--- messages are those of the block of that generation.
+-- Manifests: the messages that a model received. sha256 is the hash of the digests of the messages, in order.
+-- parts is a JSON array in order: {loop, section, generation, from_seq, to_seq, messages}. A part without
+-- sequences consists of the messages of the block of that generation.
 CREATE VIEW v_manifests AS
 SELECT
     s.session_id, m.manifest_id, l.loop_id, m.recorded_at, m.older_loops, m.messages, m.tokens,
@@ -2641,7 +2672,8 @@ SELECT
     ) AS parts
 FROM sessions s JOIN manifests m ON m.session = s.key CROSS JOIN loops l ON l.key = m.loop;
 
--- Internal. Sessions with where they were started and what providers reported for them.
+-- Internal. Sessions with the session, loop and call that started them, and with the usage that providers
+-- reported.
 CREATE VIEW session_spend AS
 SELECT
     s.key, s.session_id,
@@ -2673,9 +2705,9 @@ SELECT
     ) AS spend
 FROM sessions s;
 
--- Sessions as a tree: which session, loop and tool call started each, and what providers reported
--- for it alone and (tree_) for it and all sessions below it. cost is what providers reported as
--- usage.cost (or usage.cost.total), in their currency.
+-- Sessions as a tree: the session, loop and tool call that started each session, and the usage that providers
+-- reported for it. Columns that begin with tree_ include all sessions below it. cost is the sum of usage.cost
+-- (or usage.cost.total), in the currency of the provider.
 CREATE VIEW v_session_tree AS
 SELECT
     s.session_id, s.parent_session_id, s.parent_loop_id, s.tool_call_id,
@@ -2689,10 +2721,10 @@ SELECT
     CAST(max(0, min(tree.value ->> 3, 1e12)) AS INTEGER) AS tree_total,
     tree.value ->> 4 AS tree_cost
 FROM session_spend s
--- A row of json_each() is computed once; a column of a view each time that it is named.
+-- SQLite computes a row of json_each() once, and a column of a view each time a query names the column.
 CROSS JOIN json_each(json_array(json(s.spend))) own
 CROSS JOIN json_each((
-    -- UNION drops what was seen, so that a circle ends.
+    -- UNION removes sessions that were already found, so that a cycle ends.
     WITH RECURSIVE below (session_id) AS (
         SELECT s.session_id
         UNION
@@ -2712,9 +2744,9 @@ CROSS JOIN json_each((
         CROSS JOIN json_each(json_array(json(x.spend))) sum
 )) tree;
 
--- Receipts of everything that removed content, also of sessions that are gone. closed_at is NULL while a
--- removal is going on; messages and sources count redacted messages and kept files that went. detail is
--- JSON: {receipt, digest}.
+-- The receipts of every erasure, redaction, pruning and archiving, including those of erased sessions.
+-- closed_at is NULL while the operation is unfinished. messages and sources count the redacted messages and
+-- the removed kept files. detail is JSON: {receipt, digest}.
 CREATE VIEW v_receipts AS
 SELECT
     coalesce(

@@ -1,10 +1,12 @@
--- Many tenants on a cluster, in place of what keeps them apart on one server. A policy of a distributed table may
--- hold no subquery, and no function that reads a table, so the catalogue alone tells whose rows a role sees: a role
--- is in a tenant while it is a direct member of the role that stands for that tenant, its mark. The name of a mark
--- is a prefix of this database's own and the name of the tenant. Citus makes roles and memberships on all nodes,
--- also on those that come later. Nobody logs in as a mark, and it has no rights.
+-- Many tenants on a cluster. These statements replace the separation of tenants on one server. A policy of a
+-- distributed table cannot contain a subquery or a function that reads a table, so that only the system
+-- catalogue can define the rows that a role sees. Each tenant has a role without rights, called its mark. A
+-- role belongs to a tenant while it is a direct member of the mark. The name of a mark is a prefix that only
+-- this database has, and the name of the tenant. Citus creates roles and memberships on all nodes, including
+-- nodes that are added later. No client can log in as a mark.
 
--- The prefix is made up, as roles are those of all databases of a cluster; a database that is renamed keeps it.
+-- The prefix is random, because all databases of a cluster share their roles. A renamed database keeps its
+-- prefix.
 DO $$
 BEGIN
     EXECUTE format(
@@ -14,9 +16,9 @@ BEGIN
 END
 $$;
 
--- The tenant of the role that asks, for what it adds. Whoever may grant a mark is not in its tenant for that, and
--- nobody is in two. It has a search path of its own: whoever asks may have functions and operators that bear the
--- names of others.
+-- Returns the tenant of the current role, for the rows that the role adds. The right to grant a mark does not
+-- make a role a member of the tenant, and no role belongs to two tenants. The function sets its own search
+-- path, because a caller may have functions and operators of the same names.
 CREATE FUNCTION loopstore_tenant() RETURNS TEXT
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path FROM CURRENT AS $$
 DECLARE
@@ -36,9 +38,9 @@ BEGIN
 END
 $$;
 
--- The same for policies. What is STABLE would be asked for each row, as there is no subquery to ask it once; what
--- is IMMUTABLE is asked when a statement is planned. A plan under row-level security is made anew for each role,
--- and the nodes plan each statement when it comes.
+-- Returns the same tenant, for policies. A STABLE function would run for each row, because there is no
+-- subquery that runs it once. An IMMUTABLE function runs when a statement is planned. Under row-level
+-- security a statement is planned anew for each role, and the nodes plan each statement when they receive it.
 CREATE FUNCTION loopstore_own_tenant() RETURNS TEXT
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT AS $$
 BEGIN
@@ -46,7 +48,7 @@ BEGIN
 END
 $$;
 
--- Every table with something of a tenant has a policy.
+-- Every table whose rows belong to tenants has a policy.
 DO $$
 DECLARE
     one RECORD;
@@ -64,7 +66,8 @@ BEGIN
 END
 $$;
 
--- A receipt is opened for a session of one's own. It outlives the session, so that there is no reference.
+-- A receipt can be opened only for a session of the same tenant. A receipt outlives its session, so that the
+-- table has no foreign key.
 CREATE FUNCTION loopstore_receipt_of_own_session() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -78,9 +81,9 @@ BEGIN
 END
 $$;
 
--- Switches row-level security on for every table that has a policy for tenants, and lets every view ask with the
--- rights of its reader. What a policy may not ask, references see to: a row has the tenant of its session, or of
--- its file. What is so already is not touched.
+-- Enables row-level security for every table that has a policy for tenants, and makes every view read with
+-- the rights of its reader. Foreign keys check what a policy cannot check: a row has the tenant of its
+-- session, or of its file. Tables and views that are already set are not altered.
 CREATE FUNCTION loopstore_keep_apart() RETURNS VOID
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -88,7 +91,8 @@ DECLARE
 BEGIN
     PERFORM set_config('citus.multi_shard_modify_mode', 'sequential', TRUE),
         set_config('citus.enable_unsafe_triggers', 'on', TRUE);
-    -- References need them. And who lists its sessions, or searches them all, reads those of no other tenant.
+    -- Foreign keys need these indexes. A role that lists or searches all its sessions reads none of another
+    -- tenant.
     CREATE UNIQUE INDEX IF NOT EXISTS sessions_tenant ON sessions (tenant, session);
     CREATE UNIQUE INDEX IF NOT EXISTS sources_tenant ON sources (tenant, key);
     FOR one IN
@@ -100,7 +104,8 @@ BEGIN
         EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', one.name);
         EXECUTE format('ALTER TABLE %s ALTER COLUMN tenant SET DEFAULT loopstore_tenant()', one.name);
     END LOOP;
-    -- Not of what lies elsewhere than the session or file, nor of what outlives it: the audit chain has a trigger.
+    -- Tables that are not stored with their session or file get no foreign key, and neither do tables that
+    -- outlive it. The audit chain has a trigger.
     FOR one IN
         SELECT c.relname, r.place, r.of FROM pg_dist_partition d JOIN pg_class c ON c.oid = d.logicalrelid
             JOIN pg_attribute a ON a.attrelid = c.oid AND NOT a.attisdropped
@@ -134,8 +139,8 @@ BEGIN
 END
 $$;
 
--- Puts a role into a tenant, and out of the one that it was in. There is no tenant without the barrier, nor one
--- with a role that passes it by.
+-- Adds a role to a tenant and removes it from its former tenant. Enables row-level security, and rejects a
+-- role that can bypass it.
 CREATE FUNCTION loopstore_put_into_tenant(role REGROLE, tenant TEXT) RETURNS VOID
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -168,7 +173,7 @@ BEGIN
 END
 $$;
 
--- The table tenant_roles is that of one server and stays empty.
+-- The table tenant_roles is for one server and stays empty on a cluster.
 CREATE FUNCTION loopstore_tenant_comes() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN

@@ -1,43 +1,49 @@
--- The schema of a loopstore database in PostgreSQL: tables, guards, tenants, views.
+-- The schema of a loopstore database in PostgreSQL: tables, triggers, tenants, views.
 --
--- `session`, the integer key of a session, leads every primary key and every reference but those of
--- session_names (found by public id), sources (a file may hold many sessions) and store_meta, so that
--- the tables can be partitioned or distributed by it. It holds the milliseconds of its birth; the key
--- of a loop, run, block, flip, manifest, blob, call or receipt is (session << 23) | number, so that
--- whoever has a key knows its session, and no key comes from a central sequence. Turn numbers are
--- positions of turn groups, from 0. Every row that holds something of a session names its tenant.
+-- `session`, the integer key of a session, is the first column of every primary key and foreign key, so that
+-- the tables can be partitioned or distributed by it. The exceptions are session_names (found by public id),
+-- sources (a file may contain many sessions) and store_meta. The key of a session contains the time of its
+-- creation in milliseconds. The key of a loop, run, block, flip, manifest, blob, call or receipt is (session
+-- << 23) | number, so that the key of a row identifies its session and no central sequence assigns keys.
+-- Turns and messages are numbered within their loop, from 0. The number of a message is called its sequence.
+-- Every row that belongs to a session names its tenant.
 --
--- What makes and alters a table stands together, without an empty line: where tables are distributed,
--- that comes behind it. Statements here are in forms that such a server takes too: functions that read
--- tables in PL/pgSQL, joins instead of subqueries in the list of columns, nothing that asks for rows of
--- another session in a trigger.
+-- The statements that make and alter one table have no empty line between them: the statement that
+-- distributes the table is inserted after them. All statements have forms that a distributed server accepts
+-- too: functions that read tables are in PL/pgSQL, column lists contain joins instead of subqueries, and
+-- triggers read no rows of other sessions.
 
+-- The settings of the database, one value per row.
 CREATE TABLE store_meta (
-    -- token_counter, import_key, created_at; while they are needed recount and scrub.
+    -- token_counter, import_key or created_at. The names recount and scrub exist only while that work is
+    -- unfinished.
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
 );
 
+-- One row per session: the history of one agent.
 CREATE TABLE sessions (
     session        BIGINT PRIMARY KEY CHECK (session > 0 AND session < 1::BIGINT << 40),
     session_id     TEXT NOT NULL CHECK (session_id <> ''),
     agent_id       TEXT,
     title          TEXT,
+    -- Both times are ISO-8601 text.
     created_at     TEXT,
     last_active_at TEXT,
-    -- The loop last appended to or created.
+    -- The key of the loop that was last created or appended to.
     current_loop   BIGINT,
-    -- Raised by every committed append, loop start, run, undo and redo.
+    -- A counter that every committed append, loop start, run, undo and redo raises. A read as of an earlier
+    -- point compares ticks, never times.
     tick           BIGINT NOT NULL DEFAULT 0,
     -- The format that the session was imported from.
     source         TEXT,
-    -- The folder that its agent worked in.
+    -- The folder that the agent worked in.
     project        TEXT,
-    -- The public id of the session that started this one.
+    -- The public id of the session that started this session.
     started_by     TEXT,
     -- The session's JSON without its loops.
     meta           TEXT NOT NULL,
-    -- The newest row of its audit chain.
+    -- The number and the chain digest of the newest audit row of the session.
     audit_seq      BIGINT NOT NULL DEFAULT 0,
     audit          BYTEA NOT NULL DEFAULT decode(repeat('00', 32), 'hex'),
     tenant         TEXT NOT NULL DEFAULT ''
@@ -45,38 +51,39 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_started_by ON sessions (started_by) WHERE started_by IS NOT NULL;
 CREATE INDEX sessions_active ON sessions (last_active_at COLLATE "C" DESC NULLS LAST, session DESC);
 
--- Public ids, each once: a table that is distributed by session cannot promise that.
+-- Public ids of sessions. Each id is unique, which a table that is distributed by session cannot enforce.
 CREATE TABLE session_names (
     session_id TEXT NOT NULL,
     session    BIGINT NOT NULL,
-    -- Whether the session is being erased: then its name may go. The receipt lies with the session, which
-    -- may be on another node.
+    -- True while the session is being erased. Only then can its name be deleted. The receipt itself is stored
+    -- with the session, possibly on another node.
     leaves     BOOLEAN NOT NULL DEFAULT FALSE,
     tenant     TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session_id, tenant)
 );
 
--- What was done, in order: a chain of digests for each session, and one for all receipts of a tenant, so
--- that a row that was taken out is missed, the newest included. A run, flip, pin, manifest or import is written
--- only right after its row here.
+-- The log of everything that was done to a session, in order, as a chain of digests. Each session has one
+-- chain, and all receipts of a tenant share one chain. A deleted row is therefore detectable, including the
+-- newest row. A run, flip, pin, hide, manifest or import is written only right after its row here.
 CREATE TABLE audit (
-    -- 0: the receipts, which outlive their sessions.
+    -- The key of the session. 0 is the chain of the receipts, which outlive their sessions.
     session   BIGINT NOT NULL,
-    -- Counts the rows of a chain from 1, without gaps.
+    -- The number of the row in its chain, from 1 without gaps.
     audit_seq BIGINT NOT NULL,
     kind      TEXT NOT NULL
         CHECK (kind IN ('run', 'flip', 'pin', 'hide', 'manifest', 'import', 'receipt')),
-    -- The digest of the row.
+    -- The digest of the recorded row.
     digest    BYTEA NOT NULL,
-    -- The digest that it had before, when it was begun or redacted.
+    -- The digest that the recorded row had before: when it was begun, or before it was redacted.
     was       BYTEA,
-    -- SHA-256 of the chain before and of this row.
+    -- SHA-256 of the previous chain digest and this row.
     chain     BYTEA NOT NULL,
     tenant    TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, audit_seq, tenant)
 );
 
--- The newest row of the audit chain of a tenant's receipts; sessions have theirs themselves.
+-- The newest row of the audit chain of a tenant's receipts. The newest row of a session's chain is in
+-- sessions.
 CREATE TABLE receipt_chain (
     session   BIGINT NOT NULL CHECK (session = 0),
     audit_seq BIGINT NOT NULL,
@@ -85,65 +92,69 @@ CREATE TABLE receipt_chain (
     PRIMARY KEY (session, tenant)
 );
 
--- Where all chains ended when a head was taken. The text that a user keeps is the digest of it.
+-- The heads: the last rows of all audit chains at one time. The text that a user keeps is the digest of the
+-- content.
 CREATE TABLE heads (
-    -- SHA-256 of the content before it was compressed.
+    -- SHA-256 of the content before compression.
     sha256   BYTEA NOT NULL,
     taken_at TEXT NOT NULL,
-    -- JSON as raw DEFLATE: number and chain digest of the last row of each audit chain, and of the last
-    -- final message of each loop.
+    -- JSON, compressed as raw DEFLATE: the number and the chain digest of the last row of each audit chain,
+    -- and of the last final message of each loop.
     content  BYTEA NOT NULL,
     tenant   TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (sha256, tenant)
 );
 
+-- One row per loop: one user prompt and everything until the agent stops. Loops form trees through their
+-- parents.
 CREATE TABLE loops (
     session         BIGINT NOT NULL REFERENCES sessions,
     key             BIGINT NOT NULL CHECK (key >> 23 = session),
     loop_id         TEXT NOT NULL CHECK (loop_id <> ''),
-    -- A parent is always stored before its children, so that no cycle can exist.
+    -- The key of the parent. A parent is always stored before its children, so that no cycle can exist.
     parent          BIGINT CHECK (parent < key),
-    -- The parent as the source names it; it may lie in another session.
+    -- The id of the parent in the source. The parent may belong to another session.
     parent_loop_id  TEXT,
-    -- Last turn of the parent that belongs to this chain; NULL: none.
+    -- The last turn of the parent that belongs to this chain. NULL if no turn of the parent does.
     parent_turn     BIGINT,
-    -- Where within that turn the chain leaves the parent: the last sequence that belongs to it; NULL: the
-    -- whole turn does.
+    -- The last sequence of the parent that belongs to this chain, if the chain leaves the parent within
+    -- parent_turn. NULL if all of parent_turn belongs to the chain.
     parent_seq      BIGINT CHECK (parent_seq IS NULL OR parent_turn IS NOT NULL),
     kind            TEXT NOT NULL,
     status          TEXT NOT NULL,
     started_at      TEXT,
     ended_at        TEXT,
+    -- The session's tick when the loop was created.
     tick            BIGINT NOT NULL,
-    -- Rows in messages, extensions included.
+    -- The sequence of the next message, and so the number of messages of the loop, extensions included.
     next_seq        BIGINT NOT NULL DEFAULT 0,
-    -- Messages before this sequence are sealed.
+    -- Messages before this sequence belong to final turns and can never be replaced.
     sealed_seq      BIGINT NOT NULL DEFAULT 0,
-    -- Whether it has messages that the index of messages has not taken in.
+    -- True if the loop has messages that are not in the search index yet.
     unindexed       BOOLEAN NOT NULL DEFAULT FALSE,
     turns           BIGINT NOT NULL DEFAULT 0,
-    -- Turns that are not in flight.
+    -- The number of complete turns.
     complete        BIGINT NOT NULL DEFAULT 0,
     messages        BIGINT NOT NULL DEFAULT 0,
     tokens          BIGINT NOT NULL DEFAULT 0,
     bytes           BIGINT NOT NULL DEFAULT 0,
-    -- Tokens of extensions of kind system: the default of the system prompt's size.
+    -- Tokens of the extensions of kind system: the default size of the system prompt.
     system_tokens   BIGINT NOT NULL DEFAULT 0,
-    -- The newest generation of a block on this loop.
+    -- The newest generation of a block of this loop.
     generation      BIGINT NOT NULL DEFAULT 0,
-    -- The last answer whose provider told what it counted: its sequence, and all that its call read and
-    -- wrote. NULL: there is none, or a run, an undo or a redo came after it.
+    -- The sequence of the last answer whose provider reported token counts, and the number of tokens that its
+    -- call read and wrote. NULL if there is no such answer, or if a run, an undo or a redo came after it.
     reported_seq    bigint,
     reported_tokens bigint,
-    -- The source's turn index of the last group.
+    -- The turn index of the last turn, as the source counts turns.
     last_turn_index BIGINT,
-    -- Calls without a result: {"call id": turn}; NULL: none.
+    -- The open calls as JSON: {"call id": turn}. NULL if there are none.
     open_calls      TEXT,
-    -- Digest chain up to the last message.
+    -- The chain digest of the last message.
     chain           BYTEA NOT NULL,
     -- The loop's JSON without messages, turns and events.
     meta            TEXT NOT NULL,
-    -- Recorded turns and events, in which a message that is stored stands as its sequence.
+    -- Recorded turns and events as JSON, with the sequences of stored messages instead of the messages.
     history         TEXT,
     tenant          TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, key),
@@ -152,82 +163,87 @@ CREATE TABLE loops (
 );
 CREATE INDEX loops_parent ON loops (session, parent) WHERE parent IS NOT NULL;
 CREATE INDEX loops_at_work ON loops (session, key) WHERE status IN ('Pending', 'Running');
--- What a search looks through, or takes into the index first.
+-- Finds loops that a search must read or add to the index first.
 CREATE INDEX loops_unindexed ON loops (session, key) WHERE unindexed;
 
 CREATE INDEX loops_with_system_messages ON loops (session, key) WHERE system_tokens > 0;
--- Sessions that go on from a loop of another one.
+-- Finds loops that continue a loop of another session.
 CREATE INDEX loops_elsewhere ON loops (parent_loop_id)
     WHERE parent IS NULL AND parent_loop_id IS NOT NULL;
 
+-- One row per turn: a group of adjacent messages that a plan keeps or compacts together. The totals are
+-- cumulative, so that the size of a range of turns is a subtraction and a plan reads no message.
 CREATE TABLE turns (
     session      BIGINT NOT NULL,
     loop         BIGINT NOT NULL,
     turn         BIGINT NOT NULL,
     first_seq    BIGINT NOT NULL,
-    -- Totals of the loop from its start through this turn; extensions do not count.
+    -- Totals of the loop from its start to the end of this turn, without extensions.
     messages     BIGINT NOT NULL,
     prompts      BIGINT NOT NULL,
     tokens       BIGINT NOT NULL,
     bytes        BIGINT NOT NULL,
     turn_index   BIGINT,
-    -- Whether the model answered.
+    -- True if the model answered.
     answered     BOOLEAN NOT NULL,
-    -- Other turns that hold a call answered here: [[loop, turn], …]; NULL: none.
+    -- Other turns with calls that this turn answers: [[loop, turn], …]. NULL if there are none.
     answers      TEXT,
-    -- Tick of the last append to this turn.
+    -- The session's tick at the last append to this turn.
     tick         BIGINT NOT NULL,
-    -- Milliseconds since the epoch of its first and last message.
+    -- The times of the first and the last message, in milliseconds since the epoch.
     started_at   BIGINT,
     ended_at     BIGINT,
     tenant       TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, loop, turn),
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
--- Calls are nearly always answered in their own turn.
+-- Nearly all calls are answered in their own turn, so that this index has few rows.
 CREATE INDEX turns_answers ON turns (session, loop, turn) WHERE answers IS NOT NULL;
 
+-- The original messages, one per row.
 CREATE TABLE messages (
     session    BIGINT NOT NULL,
     loop       BIGINT NOT NULL,
     seq        BIGINT NOT NULL,
-    -- NULL for an extension before the first turn.
+    -- The number of the turn. NULL for an extension before the first turn.
     turn       BIGINT,
     -- 0 user, 1 assistant, 2 tool result, 3 extension
     role       BIGINT NOT NULL CHECK (role BETWEEN 0 AND 3),
-    -- Whose words it is: 0 human, 1 agent, 2 harness
+    -- The author of the words: 0 human, 1 agent, 2 harness
     author     BIGINT NOT NULL CHECK (author BETWEEN 0 AND 2),
     tick       BIGINT NOT NULL,
     tokens     BIGINT NOT NULL,
-    -- Size of the message's JSON.
+    -- The size of the message's JSON in bytes.
     bytes      BIGINT NOT NULL,
-    -- Lines of the longest text of a tool result.
+    -- The number of lines of the longest text of a tool result.
     lines      BIGINT,
     -- Milliseconds since the epoch.
     created_at BIGINT,
-    -- The content block whose text stands in body.
+    -- The content block whose text is in body.
     body_block BIGINT,
-    -- Digest of the record that the message was imported from, keyed with import_key.
+    -- The digest of the record that the message was imported from, keyed with import_key.
     origin     BYTEA,
     salt       BYTEA,
-    -- SHA-256 of salt and stored bytes, and the chain of these through the loop.
+    -- digest is SHA-256 of the salt and the stored bytes. chain links the digests of all messages of the loop
+    -- up to this one.
     digest     BYTEA NOT NULL,
     chain      BYTEA NOT NULL,
-    -- The message's JSON, its largest text left empty; NULL when redacted or archived.
+    -- The message's JSON, in which the largest text is empty. NULL if the message was redacted or archived.
     head       TEXT,
     body       TEXT,
-    -- Whether body holds U+0000, which PostgreSQL does not take: there U+0001 and '0' stand for it,
-    -- and U+0001 and '1' for U+0001.
+    -- True if body contains U+0000, which PostgreSQL cannot store. Then body contains U+0001 and '0' instead
+    -- of U+0000, and U+0001 and '1' instead of U+0001.
     escaped    BOOLEAN NOT NULL DEFAULT FALSE,
     tenant     TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, loop, seq),
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
 
--- What sessions and loops were asked: titles of lists.
+-- Finds the prompts of sessions and loops, which lists show as titles.
 CREATE INDEX messages_prompts ON messages (session, author, loop, seq) WHERE role = 0 AND author < 2;
 
--- Images and other binary content, once in a session however often they appear there.
+-- Images and other binary content. The same content is stored only once per session. The JSON of a message
+-- refers to the content by its SHA-256.
 CREATE TABLE blobs (
     session BIGINT NOT NULL REFERENCES sessions,
     key     BIGINT NOT NULL CHECK (key >> 23 = session),
@@ -238,11 +254,12 @@ CREATE TABLE blobs (
     PRIMARY KEY (session, key),
     UNIQUE (session, sha256)
 );
--- What is in blobs is compressed already.
+-- The data of blobs is already compressed.
 ALTER TABLE blobs ALTER COLUMN data SET STORAGE EXTERNAL;
 CREATE INDEX blobs_sha256 ON blobs (sha256);
 
--- Who shows a blob: a message, by loop and sequence, or with in_block the messages of a block.
+-- The messages that show a blob. owner and number are the loop and the sequence of a message. If in_block is
+-- true, the reference belongs to the messages of a block.
 CREATE TABLE blob_refs (
     session  BIGINT NOT NULL,
     owner    BIGINT NOT NULL,
@@ -255,11 +272,12 @@ CREATE TABLE blob_refs (
 );
 CREATE INDEX blob_refs_blob ON blob_refs (session, blob);
 
+-- One row per compaction run. Attempts that failed, gained nothing or lost a race have a row too.
 CREATE TABLE runs (
     session         BIGINT NOT NULL REFERENCES sessions,
     key             BIGINT NOT NULL CHECK (key >> 23 = session),
     run_id          TEXT NOT NULL CHECK (run_id <> '' AND strpos(run_id, ':') = 0),
-    -- The point: the leaf, and its complete turns in the plan.
+    -- The leaf that the run was made on, and the number of its complete turns in the plan.
     loop            BIGINT NOT NULL,
     turns           BIGINT NOT NULL,
     tick            BIGINT NOT NULL,
@@ -283,20 +301,20 @@ CREATE TABLE runs (
     messages_after  BIGINT NOT NULL,
     started_at      TEXT NOT NULL,
     duration_ms     BIGINT NOT NULL,
-    -- The whole configuration that was asked for, as JSON.
+    -- The whole requested configuration, as JSON.
     config          TEXT NOT NULL,
-    -- Tokens that summarisers reported, as JSON.
+    -- The tokens that summarisers reported, as JSON.
     usage           TEXT,
-    -- Digest of layouts, inputs, strategy and text-shaping configuration.
+    -- The digest of layouts, inputs, strategy and text-shaping configuration.
     plan            BYTEA NOT NULL,
-    -- What another tool recorded of its own compaction.
+    -- The record that another tool made of its own compaction.
     record          TEXT,
-    -- The events of the run, as JSON: compactionStarted and compactionEnded.
+    -- The events compactionStarted and compactionEnded, as JSON.
     events          TEXT,
-    -- The configuration that was reached, as JSON, where that is another one.
+    -- The configuration that was reached, as JSON, if it differs from the requested one.
     reached         TEXT,
-    -- SHA-256 of this row and of the digests of its blocks; NULL while the run is open. What a closed run
-    -- holds never changes, and an open one holds nothing that counts.
+    -- SHA-256 of this row and of the digests of its blocks. NULL while the run is open. The rows of a closed
+    -- run never change. The rows of an open run have no effect on a context.
     digest          BYTEA,
     tenant          TEXT NOT NULL DEFAULT '',
     CHECK ((digest IS NULL) = (outcome = 'running')),
@@ -306,17 +324,19 @@ CREATE TABLE runs (
 );
 CREATE INDEX runs_loop ON runs (session, loop, tick);
 CREATE INDEX runs_tick ON runs (session, tick, key);
--- The newest that changed what contexts hold.
+-- Finds the newest runs that changed contexts.
 CREATE INDEX runs_committed ON runs (session, tick) WHERE outcome = 'committed';
--- Attempts that have not ended.
+-- Finds runs that are still open.
 CREATE INDEX runs_open ON runs (session, key) WHERE digest IS NULL;
 
+-- One row per undo or redo of a run. The newest row that applies to a chain decides whether the run is live
+-- there.
 CREATE TABLE flips (
     session BIGINT NOT NULL REFERENCES sessions,
     key     BIGINT NOT NULL CHECK (key >> 23 = session),
     run     BIGINT NOT NULL,
     kind    TEXT NOT NULL CHECK (kind IN ('undo', 'redo')),
-    -- The point: the leaf, and its complete turns.
+    -- The leaf at which the row was made, and the number of its complete turns at that time.
     loop    BIGINT NOT NULL,
     turns   BIGINT NOT NULL,
     tick    BIGINT NOT NULL,
@@ -332,15 +352,16 @@ CREATE INDEX flips_run ON flips (session, run, tick);
 CREATE INDEX flips_tick ON flips (session, tick);
 CREATE INDEX flips_loop ON flips (session, loop, tick);
 
--- Messages that every later compaction keeps word for word: made and taken back.
+-- Pins and unpins of messages. Every later compaction keeps a pinned message word for word. The newest row
+-- that applies to a chain decides whether the message is pinned there.
 CREATE TABLE pins (
     session      BIGINT NOT NULL REFERENCES sessions,
     key          BIGINT NOT NULL CHECK (key >> 23 = session),
     kind         TEXT NOT NULL CHECK (kind IN ('pin', 'unpin')),
-    -- The message.
+    -- The loop and the sequence of the message.
     message_loop BIGINT NOT NULL,
     seq          BIGINT NOT NULL CHECK (seq BETWEEN 0 AND 4294967295),
-    -- The point: the leaf, and its complete turns.
+    -- The leaf at which the row was made, and the number of its complete turns at that time.
     loop         BIGINT NOT NULL,
     turns        BIGINT NOT NULL,
     tick         BIGINT NOT NULL,
@@ -354,14 +375,15 @@ CREATE TABLE pins (
 CREATE INDEX pins_message ON pins (session, message_loop, seq, tick);
 CREATE INDEX pins_loop ON pins (session, loop);
 
--- Sessions that were taken out of all lists and searches, and those that came back. Each such row gives the
--- session another id, so that the one that it had may be used again. The last one decides.
+-- One row per hide or unhide of a session. A hidden session is in no list and no search. Each row gives the
+-- session another id, so that its former id can be used again. The newest row of a session decides.
 CREATE TABLE hides (
     session    BIGINT NOT NULL REFERENCES sessions,
     key        BIGINT NOT NULL CHECK (key >> 23 = session),
     kind       TEXT NOT NULL CHECK (kind IN ('hide', 'unhide')),
-    -- The id before, and the one since.
+    -- The id of the session before this row.
     was        TEXT NOT NULL,
+    -- The id of the session after this row.
     session_id TEXT NOT NULL CHECK (session_id <> ''),
     tick       BIGINT NOT NULL,
     at         TEXT NOT NULL,
@@ -371,6 +393,9 @@ CREATE TABLE hides (
 );
 CREATE INDEX hides_was ON hides (was);
 
+-- One row per block. A run writes a block for one loop. The block keeps the first and the last turns of the
+-- loop and shows its own messages instead of the turns between. Kept turns are read from the original
+-- messages.
 CREATE TABLE blocks (
     session         BIGINT NOT NULL REFERENCES sessions,
     key             BIGINT NOT NULL CHECK (key >> 23 = session),
@@ -380,29 +405,29 @@ CREATE TABLE blocks (
     kind            TEXT NOT NULL CHECK (kind IN (
             'current', 'earlier', 'rollup', 'sealed:openai', 'sealed:anthropic'
         )),
-    -- The rollup that this one goes on from.
+    -- The rollup that this rollup extends.
     extends         BIGINT,
-    -- Turn ranges of the sections, both ends inclusive, NULL when absent.
+    -- The turn ranges of the sections, both ends inclusive. NULL if the block has no such section.
     first_start     BIGINT,
     first_end       BIGINT,
     compacted_start BIGINT,
     compacted_end   BIGINT,
     recent_start    BIGINT,
     recent_end      BIGINT,
-    -- Sequences before this one are covered; later ones are the tail.
+    -- Messages before this sequence are covered by the block. Later messages are the tail.
     through         BIGINT NOT NULL,
-    -- Tokens of what is covered, and what the sections show instead.
+    -- The tokens of the covered messages, and the sizes of the messages that the sections show instead.
     tokens_covered  BIGINT NOT NULL,
     tokens_block    BIGINT NOT NULL,
     bytes_block     BIGINT NOT NULL,
     messages_block  BIGINT NOT NULL,
     strategy        TEXT NOT NULL,
-    -- Configuration that shapes the text.
+    -- The configuration that shapes the text.
     shaping         TEXT NOT NULL,
     created_at      TEXT NOT NULL,
-    -- Fields of a foreign block.
+    -- The JSON of a block that another program made, without its messages.
     extra           TEXT,
-    -- SHA-256 of this row, its coverage and the digests of its messages.
+    -- SHA-256 of this row without its tokens, of its coverage and of the digests of its messages.
     digest          BYTEA NOT NULL,
     tenant          TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, key),
@@ -410,7 +435,7 @@ CREATE TABLE blocks (
     FOREIGN KEY (session, loop) REFERENCES loops (session, key),
     FOREIGN KEY (session, run) REFERENCES runs (session, key),
     FOREIGN KEY (session, extends) REFERENCES blocks (session, key),
-    -- The sections follow each other from turn 0.
+    -- The sections are consecutive and begin at turn 0.
     CHECK ((first_start IS NULL) = (first_end IS NULL)
         AND coalesce(first_start = 0 AND first_end >= 0, TRUE)),
     CHECK ((compacted_start IS NULL) = (compacted_end IS NULL)
@@ -423,18 +448,19 @@ CREATE TABLE blocks (
 CREATE INDEX blocks_run ON blocks (session, run);
 CREATE INDEX blocks_extends ON blocks (session, extends) WHERE extends IS NOT NULL;
 
+-- The messages of blocks: messages that replace the compacted turns, and kept messages that were truncated.
 CREATE TABLE block_messages (
     session    BIGINT NOT NULL,
     block      BIGINT NOT NULL,
     ordinal    BIGINT NOT NULL,
     -- 1 compacted, 2 recent
     section    BIGINT NOT NULL CHECK (section IN (1, 2)),
-    -- The original that this one replaces, or quotes.
+    -- The sequence of the original message that this message replaces or quotes.
     replaces   BIGINT,
-    -- The loop of a pinned message that is quoted among what stands for the compacted turns; its text is
-    -- read from the original.
+    -- The loop of a pinned message that the compacted section quotes. The text is read from the original
+    -- message.
     quotes     BIGINT,
-    -- NULL: the original is dropped.
+    -- NULL if the original message is dropped.
     role       BIGINT CHECK (role BETWEEN 0 AND 3),
     tokens     BIGINT NOT NULL,
     bytes      BIGINT NOT NULL,
@@ -443,7 +469,7 @@ CREATE TABLE block_messages (
     digest     BYTEA NOT NULL,
     head       TEXT,
     body       TEXT,
-    -- As in messages.
+    -- True if body is escaped, as in messages.
     escaped    BOOLEAN NOT NULL DEFAULT FALSE,
     tenant     TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, block, ordinal),
@@ -452,12 +478,14 @@ CREATE TABLE block_messages (
 );
 CREATE INDEX block_messages_quotes ON block_messages (session, quotes) WHERE quotes IS NOT NULL;
 
+-- The record of what a block did with each message that it covers, as ranges. The ranges of a block have no
+-- gaps and no overlaps.
 CREATE TABLE coverage (
     session     BIGINT NOT NULL,
     block       BIGINT NOT NULL,
     ordinal     BIGINT NOT NULL,
     loop        BIGINT NOT NULL,
-    -- Both ends inclusive; NULL for a loop without messages.
+    -- Both ends are inclusive. NULL for a loop without messages.
     from_seq    BIGINT,
     to_seq      BIGINT,
     from_turn   BIGINT,
@@ -476,27 +504,29 @@ CREATE TABLE coverage (
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
 
--- Which messages a context was made of, as references and one hash.
+-- One row per manifest: the messages that a model received, as references and one hash. No message is copied.
+-- The referenced content can be built again as of the recorded tick, and `verify` does so.
 CREATE TABLE manifests (
     session     BIGINT NOT NULL REFERENCES sessions,
     key         BIGINT NOT NULL CHECK (key >> 23 = session),
     manifest_id TEXT NOT NULL CHECK (manifest_id <> ''),
-    -- The leaf.
+    -- The leaf of the context.
     loop        BIGINT NOT NULL,
-    -- The moment: everything with this tick or an earlier one had happened.
+    -- The session's tick at that time. The context includes the effects of all changes with this tick or an
+    -- earlier one.
     tick        BIGINT NOT NULL,
     recorded_at TEXT NOT NULL,
-    -- What became of loops before the scope; with skip the first part is where the context begins.
+    -- The treatment of loops before the scope. With skip, the context begins with the first part.
     older_loops TEXT NOT NULL CHECK (older_loops IN ('skip', 'rollup')),
-    -- The parts in order: [[loop, section, block, first sequence, last sequence, messages], …].
-    -- Without sequences the messages are those of the block.
+    -- The parts in order: [[loop, section, block, first sequence, last sequence, messages], …]. A part
+    -- without sequences consists of the messages of its block.
     parts       TEXT NOT NULL,
     messages    BIGINT NOT NULL,
     tokens      BIGINT NOT NULL,
     bytes       BIGINT NOT NULL,
-    -- What the tokens were counted with.
+    -- The token counter.
     counter     TEXT NOT NULL,
-    -- SHA-256 over the digests of the messages in order.
+    -- SHA-256 of the digests of the messages, in order.
     sha256      BYTEA NOT NULL,
     digest      BYTEA NOT NULL,
     tenant      TEXT NOT NULL DEFAULT '',
@@ -505,13 +535,14 @@ CREATE TABLE manifests (
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
 
+-- The origins of sessions: one row per file that added content to a session.
 CREATE TABLE imports (
     session     BIGINT NOT NULL REFERENCES sessions,
     key         BIGINT NOT NULL CHECK (key >> 23 = session),
     format      TEXT NOT NULL,
     path        TEXT NOT NULL,
     file_name   TEXT NOT NULL,
-    -- The record's own key, for formats whose sessions have no id.
+    -- The key of the record in the file, for formats whose sessions have no id.
     record_key  TEXT,
     imported_at TEXT NOT NULL,
     digest      BYTEA NOT NULL,
@@ -520,8 +551,9 @@ CREATE TABLE imports (
 );
 CREATE INDEX imports_identity ON imports (format, file_name, record_key);
 
--- The receipts of everything that removed content. A session that was erased keeps its receipts, so
--- there is no reference to it.
+-- The receipts of every erasure, redaction, pruning and archiving. While a receipt is open, the triggers
+-- allow changes to rows of its session. A receipt outlives an erased session, so that the table has no
+-- foreign key.
 CREATE TABLE maintenance (
     session   BIGINT NOT NULL,
     key       BIGINT NOT NULL CHECK (key >> 23 = session),
@@ -534,17 +566,19 @@ CREATE TABLE maintenance (
 );
 CREATE INDEX maintenance_open ON maintenance (session) WHERE closed_at IS NULL;
 
--- A message that was redacted keeps its digest and its place in the chain, and loses the salt. What
--- stands there now has a digest of its own.
+-- The remainders of redacted messages. A redacted message keeps its digest and its place in the chain, and
+-- loses its salt. Without the salt, a guess of the removed text cannot be tested. The remaining text has its
+-- own salt and digest in this table.
 CREATE TABLE redactions (
     session  BIGINT NOT NULL,
-    -- A message, by loop and sequence, or with in_block a message of a block.
+    -- The loop and the sequence of a message. If in_block is true, the block and the ordinal of a block
+    -- message.
     owner    BIGINT NOT NULL,
     number   BIGINT NOT NULL,
     in_block BOOLEAN NOT NULL,
-    -- The receipt of the last redaction that changed it.
+    -- The receipt of the last redaction that changed the message.
     receipt  BIGINT NOT NULL,
-    -- SHA-256 of salt and stored bytes, as messages have it.
+    -- SHA-256 of the salt and the stored bytes, as in messages.
     salt     BYTEA NOT NULL,
     digest   BYTEA NOT NULL,
     tenant   TEXT NOT NULL DEFAULT '',
@@ -552,18 +586,19 @@ CREATE TABLE redactions (
     FOREIGN KEY (session, receipt) REFERENCES maintenance (session, key)
 );
 
--- Archived loops: the content of their messages is moved into packs, runs of messages compressed
--- together. The rows in `messages` stay with place, sizes, digest and chain; head and body are NULL.
--- Packs come and go only while a receipt of kind `archive` (or of a removal) is open.
+-- The content of archived messages. A pack contains consecutive messages, compressed together. The rows in
+-- messages keep their place, sizes, digest and chain, and their head and body are NULL. Packs can be written
+-- and deleted only while a receipt of kind `archive` or of a removal is open.
 CREATE TABLE packs (
     session  BIGINT NOT NULL,
     loop     BIGINT NOT NULL,
-    -- The first and the last message; all between are in it.
+    -- The sequence of the first message.
     seq      BIGINT NOT NULL,
+    -- The sequence of the last message. The pack contains all messages between.
     last_seq BIGINT NOT NULL,
-    -- The content before it was compressed.
+    -- The size of the content before compression, in bytes.
     bytes    BIGINT NOT NULL,
-    -- SHA-256 of the columns before but the session, and the content.
+    -- SHA-256 of the columns before except session, and of the content.
     digest   BYTEA NOT NULL,
     -- Heads and bodies, compressed with Brotli (RFC 7932).
     content  BYTEA NOT NULL,
@@ -571,11 +606,12 @@ CREATE TABLE packs (
     PRIMARY KEY (session, loop, seq),
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
--- It is compressed already.
+-- The content is already compressed.
 ALTER TABLE packs ALTER COLUMN content SET STORAGE EXTERNAL;
 
--- What the views show of archived messages: a prompt as a line, usage and model of an answer, ids and names
--- of its calls, which call a result answers. Derived from the message, as JSON.
+-- The fields of archived messages that the views show, as JSON: a prompt as one line, the usage and the model
+-- of an answer, the ids and names of its calls, and the id of the call that a result answers. All are derived
+-- from the message.
 CREATE TABLE packed_heads (
     session BIGINT NOT NULL,
     loop    BIGINT NOT NULL,
@@ -586,55 +622,56 @@ CREATE TABLE packed_heads (
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
 
--- What was decided about a session.
+-- The decisions about a session, one row per session.
 CREATE TABLE session_flags (
     session   BIGINT PRIMARY KEY REFERENCES sessions,
-    -- ISO-8601 text: since when prune leaves it alone; NULL: it does not.
+    -- The time since which prune skips the session, as ISO-8601 text. NULL if prune may remove the session.
     protected_at TEXT,
-    -- Whether what is imported into it is redacted first. It never ends.
+    -- True if imports into the session are redacted before they are stored. The flag can never be cleared.
     redacts   BOOLEAN NOT NULL DEFAULT FALSE,
     tenant    TEXT NOT NULL DEFAULT ''
 );
 
--- Who may write to a loop. A row stays when its lease is released, so that a token is never given
--- twice.
+-- The exclusive rights to write to a loop, one row per loop. A row remains after its lease is released, so
+-- that a token is never assigned twice.
 CREATE TABLE leases (
     session    BIGINT NOT NULL,
     loop       BIGINT NOT NULL,
     owner      TEXT NOT NULL,
-    -- Raised each time that the lease is taken, or taken away.
+    -- Raised each time the lease is taken or revoked.
     token      BIGINT NOT NULL CHECK (token > 0),
-    -- Milliseconds.
+    -- The duration of the lease in milliseconds.
     ttl        BIGINT NOT NULL CHECK (ttl > 0),
-    -- Milliseconds since the epoch, by the clock of whoever wrote them.
+    -- Milliseconds since the epoch, by the clock of the process that wrote them.
     renewed_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
-    -- Whether the holder released it, or it was taken away.
+    -- True if the holder released the lease, or if it was revoked.
     released   BOOLEAN NOT NULL,
     tenant     TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, loop),
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
 
--- Tool calls, written before the tool runs.
+-- Tool calls, written before the tool runs. After a crash they show which calls may have had an effect.
 CREATE TABLE started_calls (
     session         BIGINT NOT NULL,
     key             BIGINT NOT NULL CHECK (key >> 23 = session),
     loop            BIGINT NOT NULL,
     call_id         TEXT NOT NULL,
-    -- Counts the calls of the loop with this id from 0: some models number theirs anew each turn.
+    -- The number of the call among the calls of the loop with the same call id, from 0. Some models number
+    -- their calls anew in each turn.
     nth             BIGINT NOT NULL,
     tool_name       TEXT NOT NULL,
-    -- JSON. NULL once the result is stored: the message of the call has them.
+    -- The arguments as JSON. NULL after the result is stored, because the message of the call contains them.
     arguments       TEXT,
     idempotency_key TEXT NOT NULL,
-    -- The source's index of the turn.
+    -- The index of the turn in the source.
     turn_index      BIGINT,
-    -- ISO-8601 text; when it was first started.
+    -- The time of the first start, as ISO-8601 text.
     started_at      TEXT NOT NULL,
-    -- How often it was started.
+    -- The number of starts.
     attempts        BIGINT NOT NULL,
-    -- ISO-8601 text; NULL: there is no result.
+    -- The time of the result, as ISO-8601 text. NULL if there is no result.
     finished_at     TEXT,
     tenant          TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, key),
@@ -643,32 +680,32 @@ CREATE TABLE started_calls (
 );
 CREATE INDEX started_calls_open ON started_calls (session, key) WHERE finished_at IS NULL;
 
--- The names that callers gave their appends, each with where its messages are: an append that comes again
--- under its name appends nothing.
+-- The keys that callers gave their appends, with the position of the messages of each append. An append with
+-- a key that is already stored appends nothing.
 CREATE TABLE append_keys (
     session    BIGINT NOT NULL REFERENCES sessions,
-    -- Names are listed in the order of their bytes.
+    -- Keys are listed in the order of their bytes.
     name       TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
-    -- The loop of the last message, and the sequences and turns of this append in it; the ends are
+    -- The loop of the last message, and the sequences and turns of the append in that loop. The ends are
     -- exclusive.
     loop       BIGINT NOT NULL,
     first_seq  BIGINT NOT NULL,
     end_seq    BIGINT NOT NULL,
     first_turn BIGINT NOT NULL,
     end_turn   BIGINT NOT NULL,
-    -- Tokens of all messages of the append.
+    -- The tokens of all messages of the append.
     tokens     BIGINT NOT NULL,
     tenant     TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, name)
 );
 
--- Turns and events of a loop that runs, in which a stored message stands as its sequence. When the
--- loop ends they go into loops.history.
+-- Turns and events of an unfinished loop as JSON, with the sequences of stored messages instead of the
+-- messages. When the loop ends, its notes are moved to loops.history.
 CREATE TABLE notes (
     session BIGINT NOT NULL,
     loop    BIGINT NOT NULL,
     ordinal BIGINT NOT NULL,
-    -- 0 an event, 1 a turn
+    -- 0 event, 1 turn
     kind    BIGINT NOT NULL CHECK (kind IN (0, 1)),
     note    TEXT NOT NULL,
     tenant  TEXT NOT NULL DEFAULT '',
@@ -676,22 +713,23 @@ CREATE TABLE notes (
     FOREIGN KEY (session, loop) REFERENCES loops (session, key)
 );
 
--- The files that sessions were imported from, byte for byte. A file may hold many sessions, so these
--- tables are by file. `key` holds the milliseconds of its birth.
+-- The files that sessions were imported from, byte for byte. A file may contain many sessions, so that the
+-- rows of these tables belong to a file and not to a session. `key` contains the time of its creation in
+-- milliseconds.
 CREATE TABLE sources (
     key     BIGINT PRIMARY KEY,
     format  TEXT NOT NULL,
-    -- The whole path of the file.
+    -- The full path of the file.
     path    TEXT NOT NULL,
     bytes   BIGINT NOT NULL,
-    -- SHA-256 of the SHA-256 of each part, in order.
+    -- SHA-256 of the SHA-256 values of the parts, in order.
     digest  BYTEA NOT NULL,
-    -- When it last came with something new.
+    -- The time of the last import that added content of the file.
     kept_at TEXT NOT NULL,
     tenant  TEXT NOT NULL DEFAULT ''
 );
 
--- Which sessions a file holds something of.
+-- The sessions that have content from each file.
 CREATE TABLE source_sessions (
     session BIGINT NOT NULL,
     source  BIGINT NOT NULL,
@@ -700,12 +738,13 @@ CREATE TABLE source_sessions (
 );
 CREATE INDEX source_sessions_source ON source_sessions (source);
 
+-- The content of the kept files.
 CREATE TABLE source_pieces (
     source BIGINT NOT NULL REFERENCES sources,
-    -- Of the bytes as they stood in the file, and how many these are.
+    -- SHA-256 and number of the bytes before compression.
     sha256 BYTEA NOT NULL,
     bytes  BIGINT NOT NULL,
-    -- The bytes as raw DEFLATE.
+    -- The bytes, compressed as raw DEFLATE.
     data   BYTEA NOT NULL,
     tenant TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (source, sha256)
@@ -713,6 +752,7 @@ CREATE TABLE source_pieces (
 ALTER TABLE source_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
 CREATE INDEX source_pieces_sha256 ON source_pieces (sha256);
 
+-- The pieces of each file.
 CREATE TABLE source_parts (
     source BIGINT NOT NULL,
     number BIGINT NOT NULL,
@@ -723,23 +763,24 @@ CREATE TABLE source_parts (
 );
 CREATE INDEX source_parts_sha256 ON source_parts (source, sha256);
 
--- The index of messages is no part of the record: an append never writes it, and it can be made anew
--- at any time. loopstore itself splits text into words.
+-- The index of `loopstore search`. The index is derived from the messages, and can be deleted and rebuilt at
+-- any time. An append never writes the index. loopstore itself splits text into words.
 CREATE TABLE message_words (
     session BIGINT NOT NULL,
     loop    BIGINT NOT NULL,
     seq     BIGINT NOT NULL,
-    -- The words in order, a space before and after each: what a phrase is looked for in.
+    -- The words in order, with a space before and after each. Phrases are searched in this text.
     words   TEXT NOT NULL,
-    -- The same words, each once, for the index to find where a phrase can be.
+    -- The same words, each once. The index on this column finds the rows that may contain a phrase.
     lexemes TSVECTOR NOT NULL,
-    -- The tools that the message calls or answers for.
+    -- The tools that the message calls or contains results of.
     tools   TEXT[] NOT NULL,
     tenant  TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, loop, seq)
 );
 CREATE INDEX message_words_lexemes ON message_words USING gin (lexemes);
 
+-- The indexed part of each loop.
 CREATE TABLE indexed_loops (
     session     BIGINT NOT NULL,
     loop        BIGINT NOT NULL,
@@ -749,6 +790,7 @@ CREATE TABLE indexed_loops (
     PRIMARY KEY (session, loop)
 );
 
+-- The version of the index, in one row per tenant.
 CREATE TABLE index_state (
     key     BIGINT NOT NULL CHECK (key = 1),
     -- The version of the rule that splits text into words.
@@ -758,9 +800,9 @@ CREATE TABLE index_state (
 );
 
 -- ------------------------------------------------------------------------------------------------
--- Originals are immutable. An insert over a stored row is an update or fails on its primary key, so
--- the triggers look at updates and deletes. The functions have a search path of their own: a temporary
--- table of a caller must not stand in for `maintenance`.
+-- Original messages are immutable. An insert over a stored row is an update or fails on the primary key, so
+-- that the triggers check only updates and deletes. The functions set their own search path, so that a
+-- temporary table of a caller cannot replace `maintenance`.
 
 CREATE FUNCTION loopstore_is_open(which BIGINT) RETURNS BOOLEAN
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
@@ -769,7 +811,7 @@ BEGIN
 END
 $$;
 
--- Lets a row go or change only while a receipt of its session is open.
+-- Allows a change or a deletion of a row only while a receipt of its session is open.
 CREATE FUNCTION loopstore_only_with_receipt() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -790,7 +832,7 @@ BEGIN
 END
 $$;
 
--- Whether what stands at a sequence of a loop may go: it is not sealed, or a receipt is open.
+-- True if the row at a sequence of a loop can be deleted: the sequence is not final, or a receipt is open.
 CREATE FUNCTION loopstore_may_go(which BIGINT, loop_key BIGINT, seq BIGINT) RETURNS BOOLEAN
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
@@ -800,7 +842,7 @@ BEGIN
 END
 $$;
 
--- LOOP is a word of PL/pgSQL, so that the column stands in quotes.
+-- LOOP is a keyword of PL/pgSQL, so that the column name must be quoted.
 CREATE FUNCTION loopstore_message_goes() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -821,7 +863,8 @@ BEGIN
 END
 $$;
 
--- What hangs on a message goes with it; what hangs on a block only with a receipt.
+-- Rows that belong to a message can be deleted with it. Rows that belong to a block can be deleted only while
+-- a receipt is open.
 CREATE FUNCTION loopstore_owned_goes() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -834,6 +877,7 @@ BEGIN
 END
 $$;
 
+-- Rejects every change except new counts of the sizes. A recount with another token counter changes sizes.
 CREATE TRIGGER messages_no_update BEFORE UPDATE ON messages FOR EACH ROW
 WHEN ((NEW.session, NEW.loop, NEW.seq, NEW.turn, NEW.role, NEW.author, NEW.tick, NEW.created_at,
         NEW.body_block, NEW.origin, NEW.salt, NEW.digest, NEW.chain, NEW.head, NEW.body, NEW.escaped)
@@ -853,7 +897,8 @@ EXECUTE FUNCTION loopstore_turn_goes();
 CREATE TRIGGER sessions_keep_their_clock BEFORE UPDATE ON sessions FOR EACH ROW
 WHEN (NEW.session <> OLD.session OR NEW.tick < OLD.tick)
 EXECUTE FUNCTION loopstore_only_with_receipt('session ids are immutable, and session ticks cannot decrease');
--- Hiding a session gives it another id; its newest row there says which.
+-- Rejects another key, a lower tick and another session id. Only a hide or unhide changes the session id: the
+-- newest row of the session in hides must contain both the old id and the new id.
 CREATE FUNCTION loopstore_session_is_renamed() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -871,7 +916,8 @@ $$;
 CREATE TRIGGER sessions_keep_their_id BEFORE UPDATE ON sessions FOR EACH ROW
 WHEN (NEW.session_id <> OLD.session_id)
 EXECUTE FUNCTION loopstore_session_is_renamed();
--- A session may be protected and released again, and its imports redacted from now on: nothing else changes.
+-- Rejects clearing redacts and replacing protected_at by another time. A session can be protected and
+-- released again, and redaction of its imports can be switched on.
 CREATE TRIGGER session_flags_stay BEFORE UPDATE ON session_flags FOR EACH ROW
 WHEN (NEW.session <> OLD.session OR NEW.redacts < OLD.redacts OR NEW.protected_at <> OLD.protected_at)
 EXECUTE FUNCTION loopstore_only_with_receipt('session flags cannot be cleared');
@@ -950,7 +996,7 @@ EXECUTE FUNCTION loopstore_only_with_receipt('audit rows cannot be deleted');
 CREATE TRIGGER heads_stay BEFORE UPDATE OR DELETE ON heads FOR EACH ROW
 EXECUTE FUNCTION loopstore_never('message heads are immutable');
 
--- Whether the newest row of a session's audit chain says this.
+-- True if the newest row of a session's audit chain records this change.
 CREATE FUNCTION loopstore_is_audited(which BIGINT, what TEXT, the_digest BYTEA) RETURNS BOOLEAN
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
@@ -962,7 +1008,7 @@ BEGIN
 END
 $$;
 
--- What is noted in the chain is written right after its row there.
+-- Rejects a row unless the newest row of the audit chain records it.
 CREATE FUNCTION loopstore_audited() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -1003,7 +1049,7 @@ EXECUTE FUNCTION loopstore_owned_goes('blob references cannot be deleted');
 CREATE TRIGGER runs_begin_open BEFORE INSERT ON runs FOR EACH ROW
 WHEN (NEW.digest IS NOT NULL)
 EXECUTE FUNCTION loopstore_never('runs must be open when they are written');
--- Closing is the one change.
+-- Rejects every change except closing the run.
 CREATE TRIGGER runs_no_update BEFORE UPDATE ON runs FOR EACH ROW
 WHEN (OLD.digest IS NOT NULL OR NEW.digest IS NULL
     OR (NEW.session, NEW.key, NEW.run_id, NEW.loop, NEW.turns)
@@ -1012,7 +1058,8 @@ EXECUTE FUNCTION loopstore_only_with_receipt('runs are immutable');
 CREATE TRIGGER runs_audited BEFORE UPDATE ON runs FOR EACH ROW
 WHEN (NEW.digest IS DISTINCT FROM OLD.digest)
 EXECUTE FUNCTION loopstore_audited('run', 'closed runs');
--- Coverage ends where its block does; how its ranges follow each other each insert has checked.
+-- Rejects closing a run if the coverage of one of its blocks does not end where the block ends. The insert of
+-- each row has already checked that the ranges are consecutive.
 CREATE FUNCTION loopstore_run_is_whole() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -1050,7 +1097,7 @@ EXECUTE FUNCTION loopstore_only_with_receipt('hides are immutable');
 CREATE TRIGGER hides_audited BEFORE INSERT ON hides FOR EACH ROW
 EXECUTE FUNCTION loopstore_audited('hide', 'hides');
 
--- Blocks, and what belongs to them, come while their run is open.
+-- Rejects blocks, and rows that belong to blocks, unless their run is open.
 CREATE FUNCTION loopstore_run_is_open() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -1076,8 +1123,8 @@ EXECUTE FUNCTION loopstore_run_is_open('block');
 CREATE TRIGGER block_messages_of_open_run BEFORE INSERT ON block_messages FOR EACH ROW
 EXECUTE FUNCTION loopstore_run_is_open('message');
 
--- Loops before come first. The ranges of the block's own loop follow each other, and what became of each
--- fits the section that its turns are in.
+-- Rejects a row that does not fit. Rows of earlier loops must come first. The ranges of the block's own loop
+-- must be consecutive, and each disposition must be one that the section of the turns allows.
 CREATE FUNCTION loopstore_coverage_fits() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -1125,7 +1172,8 @@ $$;
 CREATE TRIGGER coverage_fits BEFORE INSERT ON coverage FOR EACH ROW
 EXECUTE FUNCTION loopstore_coverage_fits();
 
--- Token counts depend on the counter and may be counted anew.
+-- Rejects every change except new token counts. A recount with another token counter changes both counts, and
+-- the digest does not include them.
 CREATE TRIGGER blocks_no_update BEFORE UPDATE ON blocks FOR EACH ROW
 WHEN ((NEW.session, NEW.key, NEW.loop, NEW.generation, NEW.run, NEW.kind, NEW.extends,
         NEW.first_start, NEW.first_end, NEW.compacted_start, NEW.compacted_end, NEW.recent_start,
@@ -1163,7 +1211,7 @@ EXECUTE FUNCTION loopstore_never('receipts cannot be deleted');
 CREATE TRIGGER maintenance_begins_open BEFORE INSERT ON maintenance FOR EACH ROW
 WHEN (NEW.closed_at IS NOT NULL)
 EXECUTE FUNCTION loopstore_never('receipts must be open when they are written');
--- Closing is the one change, and may complete the detail.
+-- Rejects every change except closing the receipt, which may also complete detail.
 CREATE TRIGGER maintenance_only_closes BEFORE UPDATE ON maintenance FOR EACH ROW
 WHEN (OLD.closed_at IS NOT NULL OR NEW.closed_at IS NULL
     OR (NEW.session, NEW.key, NEW.kind, NEW.opened_at)
@@ -1199,7 +1247,8 @@ EXECUTE FUNCTION loopstore_only_with_receipt('notes are immutable');
 CREATE TRIGGER source_pieces_no_update BEFORE UPDATE ON source_pieces FOR EACH ROW
 EXECUTE FUNCTION loopstore_never('source pieces are immutable');
 
--- Without its key a database cannot distinguish a known record from a new one.
+-- Rejects a change of import_key or created_at, and of the name of any setting. Without its import_key a
+-- database cannot distinguish a known record from a new one.
 CREATE TRIGGER store_meta_no_update BEFORE UPDATE ON store_meta FOR EACH ROW
 WHEN (OLD.name IN ('import_key', 'created_at') OR NEW.name <> OLD.name)
 EXECUTE FUNCTION loopstore_never('the key and creation time of a database are immutable');
@@ -1234,7 +1283,7 @@ EXECUTE FUNCTION loopstore_never('archived message heads are immutable');
 CREATE TRIGGER packed_heads_no_delete BEFORE DELETE ON packed_heads FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('archived message heads cannot be deleted');
 
--- TRUNCATE fires no trigger for rows.
+-- Rejects TRUNCATE, which fires no row triggers.
 DO $$
 DECLARE
     name TEXT;
@@ -1254,26 +1303,27 @@ END
 $$;
 
 -- ------------------------------------------------------------------------------------------------
--- Many tenants in one database, kept apart by row-level security.
+-- Many tenants in one database, separated by row-level security.
 --
--- Whose rows a role sees and writes is noted in `tenant_roles`, which only the owner of the tables may
--- write; no setting that a client can change says so. A role that is not noted there is in the unnamed
--- tenant ''. Every row names its tenant; the rows of a session have that of the session.
+-- `tenant_roles` defines the tenant whose rows a role can read and write. Only the owner of the tables can
+-- write `tenant_roles`, and no setting that a client can change affects it. A role without a row there
+-- belongs to the unnamed tenant ''. Every row names its tenant. The rows of a session have the tenant of the
+-- session.
 --
--- A database without tenants pays for none of this: row-level security is switched on, and tenants are
--- filled in, when the first role is noted.
+-- A database without tenants has none of these costs: row-level security is switched on, and tenants are
+-- filled in, when the first role is added.
 
 CREATE TABLE tenant_roles (
-    -- A role is noted by its number, so that it stays in its tenant when it is renamed.
+    -- The role is stored as its number, so that a renamed role stays in its tenant.
     role   REGROLE PRIMARY KEY,
     tenant TEXT NOT NULL CHECK (tenant <> '' AND octet_length(tenant) <= 200)
 );
--- Which tenants there are is nobody's business. The owner sees all of it.
+-- A role reads only its own row and cannot list the tenants. The owner reads all rows.
 ALTER TABLE tenant_roles ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_role ON tenant_roles FOR SELECT USING (role = quote_ident(current_user)::REGROLE);
 
--- The tenant of the role that asks, for what it adds. It has a search path of its own: whoever asks may
--- have functions and operators that bear the names of others.
+-- Returns the tenant of the current role, for the rows that the role adds. The function sets its own search
+-- path, because a caller may have functions and operators of the same names.
 CREATE FUNCTION loopstore_tenant() RETURNS TEXT
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path FROM CURRENT AS $$
 BEGIN
@@ -1283,14 +1333,14 @@ BEGIN
 END
 $$;
 
--- The tables that hold something of a tenant, and what must be the tenant's own for a row to be added
--- or changed: references pass row-level security by, so that a row could otherwise be put into the
--- session of somebody else, unseen but in the way. A receipt outlives its session; that it is never
--- changed is what a trigger sees to.
+-- The tables whose rows belong to tenants, each with the reference that must belong to the same tenant when a
+-- row is added or changed. Foreign keys bypass row-level security. Without the check, a role could add a row
+-- to a session of another tenant, where the row would be invisible and could still cause conflicts. A receipt
+-- outlives its session, and a trigger rejects changes to the receipt.
 DO $$
 DECLARE
     one RECORD;
-    -- As loopstore_tenant(), which takes several times as long.
+    -- The same as loopstore_tenant(), which takes several times as long.
     own TEXT := $own$tenant = (SELECT coalesce(
         (SELECT t.tenant FROM tenant_roles t WHERE t.role = quote_ident(current_user)::REGROLE), ''
     ))$own$;
@@ -1325,9 +1375,9 @@ CREATE POLICY of_own_session ON audit AS RESTRICTIVE FOR INSERT WITH CHECK (
     session = 0 OR (SELECT s.session FROM sessions s WHERE s.session = audit.session) = session
 );
 
--- Switches row-level security on for every table that has a policy for tenants, and for the parts of
--- those that are partitioned, which are closed to whoever names them; lets every view ask with the
--- rights of its reader. What is so already is not touched.
+-- Enables row-level security for every table that has a policy for tenants, and for the partitions of such
+-- tables, which no role can read by their own names. Makes every view read with the rights of its reader.
+-- Tables and views that are already set are not altered.
 CREATE FUNCTION loopstore_keep_apart() RETURNS VOID
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -1366,12 +1416,12 @@ BEGIN
     LOOP
         EXECUTE format('ALTER VIEW %s SET (security_invoker = true)', one.name);
     END LOOP;
-    -- Who lists its sessions, or searches them all, reads those of no other tenant.
+    -- A role that lists or searches all its sessions reads none of another tenant.
     CREATE INDEX IF NOT EXISTS sessions_tenant ON sessions (tenant, session);
 END
 $$;
 
--- There is no tenant without the barrier, nor one with a role that passes it by.
+-- Enables row-level security when a tenant is added, and rejects a role that can bypass it.
 CREATE FUNCTION loopstore_tenant_comes() RETURNS TRIGGER
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -1390,9 +1440,9 @@ $$;
 CREATE TRIGGER tenant_comes AFTER INSERT OR UPDATE ON tenant_roles
 FOR EACH STATEMENT EXECUTE FUNCTION loopstore_tenant_comes();
 
--- `loopstore recount` counts the tokens of everything anew. A write of somebody who has the database open
--- takes a share of the lock that a recount holds, and then looks: it either ends before the recount begins,
--- or fails.
+-- `loopstore recount` recounts all tokens. A write of another open connection takes a shared lock that
+-- conflicts with the lock of a recount, and then checks the counter. The write either ends before the recount
+-- begins, or fails.
 CREATE FUNCTION loopstore_count_lock() RETURNS BIGINT LANGUAGE sql IMMUTABLE RETURN 5499263;
 
 CREATE FUNCTION loopstore_counts_with(counter TEXT) RETURNS VOID
@@ -1411,18 +1461,19 @@ END
 $$;
 
 -- ------------------------------------------------------------------------------------------------
--- The views: the stable way to read a database from SQL, with the same columns and the same rows as
--- in SQLite.
+-- The views: the stable way to read a database with SQL, with the same columns and the same rows as in
+-- SQLite.
 --
--- A column of a view never changes its name, place or meaning; new ones come at the end. Views whose
--- name begins with `v_` are for everyone; what begins with `loopstore_` is parts of these and may
--- change. A query for one session walks the chains of that session only.
+-- The name, the place and the meaning of a view's column never change. New columns are added at the end.
+-- Views whose name begins with `v_` are for all readers. All other views, and the functions whose name begins
+-- with `loopstore_`, are internal and may change. A query for one session reads only the chains of that
+-- session.
 --
--- No row may make a view fail. What others wrote as JSON goes through the functions below; numbers
--- that others chose are added as DOUBLE PRECISION, which does not overflow.
+-- No row may make a view fail. JSON that other programs wrote is read with the functions below. Numbers that
+-- other programs wrote are added as DOUBLE PRECISION, which does not overflow.
 
--- JSON as it stands, NULL if it is none. In JSON that says what PostgreSQL cannot hold (U+0000, half a
--- pair of UTF-16) that becomes U+FFFD: no function of its own would take it.
+-- The JSON of a text, unchanged. NULL if the text is not JSON. Characters that PostgreSQL cannot represent
+-- (U+0000, half of a UTF-16 pair) become U+FFFD, because the JSON functions of PostgreSQL reject them.
 CREATE FUNCTION loopstore_json(given TEXT) RETURNS JSON LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF strpos(given, '\u') = 0 THEN
@@ -1439,17 +1490,17 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- A value of JSON as text, strings without their quotes.
+-- A JSON value as text. A string has no quotes.
 CREATE FUNCTION loopstore_text(given JSON) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
     SELECT given #>> '{}'
 $$;
 
--- The value of a key, NULL if there is none or the JSON is no object.
+-- The value of a key. NULL if there is no such key, or if the JSON is not an object.
 CREATE FUNCTION loopstore_value(given JSON, key TEXT) RETURNS JSON LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE json_typeof(given) WHEN 'object' THEN nullif((given -> key)::TEXT, 'null')::JSON END
 $$;
 
--- The number that a value of JSON is, 0 if it is none.
+-- The number in a JSON value. 0 if the value is not a number.
 CREATE FUNCTION loopstore_number(given JSON) RETURNS DOUBLE PRECISION LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF json_typeof(given) = 'number' THEN
@@ -1461,7 +1512,7 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- A sum of tokens as a whole number from 0 to 10^12: sums over rows must not overflow.
+-- A sum of tokens as a whole number from 0 to 10^12, so that sums over rows do not overflow.
 CREATE FUNCTION loopstore_whole(given DOUBLE PRECISION) RETURNS BIGINT LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
         WHEN given >= 1e12 THEN 1000000000000
@@ -1477,7 +1528,7 @@ CREATE FUNCTION loopstore_time(ms BIGINT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS
     END
 $$;
 
--- A body as it was, but that U+0000 is U+FFFD.
+-- The original body, with U+FFFD instead of U+0000.
 CREATE FUNCTION loopstore_body(body TEXT, escaped BOOLEAN) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
         WHEN escaped THEN replace(replace(body, chr(1) || '0', chr(65533)), chr(1) || '1', chr(1))
@@ -1485,7 +1536,7 @@ CREATE FUNCTION loopstore_body(body TEXT, escaped BOOLEAN) RETURNS TEXT LANGUAGE
     END
 $$;
 
--- A message with its largest text back in its place, word for word: all else stands as it was stored.
+-- A message with its largest text restored. All other text is exactly as it was stored.
 CREATE FUNCTION loopstore_payload(head JSON, block BIGINT, body TEXT) RETURNS TEXT
 LANGUAGE sql IMMUTABLE AS $$
     SELECT '{' || string_agg(
@@ -1512,7 +1563,7 @@ LANGUAGE sql IMMUTABLE AS $$
     FROM json_each(head) WITH ORDINALITY AS field (key, value, place)
 $$;
 
--- The texts of a message, one below the other.
+-- The texts of a message, joined with line breaks.
 CREATE FUNCTION loopstore_texts(head JSON, block BIGINT, body TEXT) RETURNS TEXT
 LANGUAGE sql IMMUTABLE AS $$
     SELECT string_agg(
@@ -1526,8 +1577,8 @@ LANGUAGE sql IMMUTABLE AS $$
     WHERE loopstore_text(loopstore_value(item.value, 'type')) = 'text'
 $$;
 
--- A prompt as one line, as the library shows it: without the elements of harnesses before and behind, white
--- space folded, cut at a word to 100 characters. NULL without text.
+-- A prompt as one line, as the library shows it: without the elements of harnesses at the beginning and at
+-- the end, with folded white space, cut after a word to 100 characters. NULL if the prompt has no text.
 CREATE FUNCTION loopstore_prompt(head TEXT, block BIGINT, body TEXT) RETURNS TEXT
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -1588,8 +1639,8 @@ BEGIN
 END
 $$;
 
--- Internal. Messages with their largest text back in its place. `json` is the head where it is JSON, or
--- what is kept of it for an archived message; `payload` is the whole message, NULL when it was redacted or
+-- Internal. Messages with their largest text restored. `json` is the head if the head is JSON, or the packed
+-- head of an archived message. `payload` is the whole message, and NULL if the message was redacted or
 -- archived.
 CREATE VIEW message_content AS
 SELECT
@@ -1610,7 +1661,7 @@ FROM messages m
     LEFT JOIN packed_heads p ON p.session = m.session AND p.loop = m.loop AND p.seq = m.seq
     CROSS JOIN LATERAL loopstore_json(coalesce(m.head, p.head)) h (json);
 
--- Internal. Turns with the sequences of the messages that they hold: first_seq <= seq < end_seq.
+-- Internal. Turns with the sequences of their messages: first_seq <= seq < end_seq.
 CREATE VIEW turn_bounds AS
 SELECT
     t.session, t.loop, t.turn, t.turn_index, t.started_at, t.ended_at, t.messages, t.tokens, t.answers,
@@ -1618,7 +1669,7 @@ SELECT
 FROM turns t
     LEFT JOIN turns n ON n.session = t.session AND n.loop = t.loop AND n.turn = t.turn + 1;
 
--- Internal. Loops that no child continues from their last turn, and each session's current loop.
+-- Internal. Loops that no child continues from their last turn, and the current loop of each session.
 CREATE VIEW leaves AS
 SELECT l.session, l.key, l.loop_id
 FROM loops l
@@ -1629,10 +1680,10 @@ FROM loops l
     ) last_child ON TRUE
 WHERE l.key = s.current_loop OR last_child.turn IS NULL OR last_child.turn < l.turns - 1;
 
--- Internal. The chain of a leaf. `cut` is how many of a loop's turns belong whole to the chain, `part` the
--- last sequence of the turn after these, if the chain leaves the loop within it; `depth` counts from 0 at
--- the root. A parent's key is smaller than its child's, so that the walk ends
--- whatever is stored.
+-- Internal. The chain of a leaf. `cut` is the number of turns of the loop that belong to the chain as a
+-- whole. `part` is the last sequence of the next turn that belongs to the chain, if the chain leaves the loop
+-- within that turn. `depth` counts from 0 at the root. The key of a parent is smaller than the key of its
+-- child, so that the recursion always ends.
 CREATE FUNCTION loopstore_chain(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, part BIGINT) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -1650,10 +1701,10 @@ BEGIN
 END
 $$;
 
--- Internal. The active block of each loop of a chain: `block`, and `plain` if rollups do not count;
--- `run` is the newest live run of the chain. A run or flip counts if its loop is on the chain and had
--- then no turn beyond its cut; a run is live if it committed and the last flip of it that counts is no
--- undo; the active block is the newest generation of such a run.
+-- Internal. The active block of each loop of a chain. `block` is the active block, and `plain` is the active
+-- block if rollups are ignored. `run` is the newest live run of the chain. A run or flip applies to a chain
+-- if its loop is on the chain and had no turn beyond its cut at that time. A run is live if it is committed
+-- and its newest flip that applies is not an undo. The active block is the newest generation from a live run.
 CREATE FUNCTION loopstore_active_by_loop(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, cut BIGINT, block BIGINT, plain BIGINT, run BIGINT,
     part BIGINT)
@@ -1663,7 +1714,8 @@ BEGIN
     RETURN QUERY
     WITH
     chain AS (SELECT * FROM loopstore_chain(of_session, leaf)),
-    -- Every run that counts, and every flip. What only its provider can read counts for nobody here.
+    -- Every run and every flip that applies. Runs of a provider are ignored, because only that provider can
+    -- read their opaque items.
     changes AS (
         SELECT r.key AS run, 'run' AS word, r.tick AS tick, NULL::BIGINT AS flip
         FROM chain c JOIN runs r ON r.session = of_session AND r.loop = c.loop
@@ -1702,7 +1754,7 @@ BEGIN
 END
 $$;
 
--- Internal. The active blocks as seen from a leaf, from the anchor of the active rollup on.
+-- Internal. The active blocks of the chain of a leaf, from the anchor of the active rollup on.
 CREATE FUNCTION loopstore_active_blocks(of_session BIGINT, leaf BIGINT) RETURNS TABLE (block BIGINT)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -1719,15 +1771,15 @@ BEGIN
 END
 $$;
 
--- Internal. A field of a configuration as text.
+-- Internal. A field of a configuration as text, or the default.
 CREATE FUNCTION loopstore_setting(config JSON, name TEXT, usual TEXT) RETURNS TEXT
 LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(loopstore_text(loopstore_value(config, name)), usual)
 $$;
 
--- Internal. The loops that the context of a leaf shows, with the active block on each: those from
--- the anchor of the active rollup on or, if the newest live run skips older loops, those in its
--- scope. `turns` and `end_seq` are where a loop's cut is.
+-- Internal. The loops that the context of a leaf shows, each with its active block. If the newest live run
+-- skips older loops, these are the loops in its scope, or else the loops from the anchor of the active rollup
+-- on. `turns` and `end_seq` are the ends of the part of a loop that belongs to the chain.
 CREATE FUNCTION loopstore_context_loops(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (loop BIGINT, depth BIGINT, turns BIGINT, end_seq BIGINT, block BIGINT, part BIGINT)
 LANGUAGE plpgsql STABLE AS $$
@@ -1737,7 +1789,7 @@ BEGIN
     WITH
     link AS (
         SELECT f.loop, f.depth, least(f.cut + (f.part IS NOT NULL)::INT, l.turns) AS turns, f.part,
-            -- For the window, the leaf's turn in flight is no turn.
+            -- The window does not count an incomplete turn of the leaf.
             CASE l.key
                 WHEN leaf THEN l.complete
                 ELSE least(f.cut + (f.part IS NOT NULL)::INT, l.turns)
@@ -1764,7 +1816,7 @@ BEGIN
             loopstore_setting(k.config, 'keep_recent_turns', '10')::DOUBLE PRECISION AS keep_recent_turns,
             loopstore_setting(k.config, 'max_context_tokens', '128000')::DOUBLE PRECISION
                 - loopstore_setting(k.config, 'system_tokens', '0')::DOUBLE PRECISION AS budget,
-            -- Active tokens: only a budget asks for them.
+            -- Active tokens. Only a budget needs them.
             CASE
                 WHEN k.older_loops <> 'skip' OR k.scope <> 'token-budget' THEN 0
                 WHEN b.key IS NULL AND k.part IS NOT NULL THEN (
@@ -1807,7 +1859,8 @@ BEGIN
 END
 $$;
 
--- Internal. The parts of the context of a leaf. It reads tables and no view, as loopstore_usage_below does.
+-- Internal. The parts of the context of a leaf. The function reads tables and no views, for the same reason
+-- as loopstore_usage_below.
 CREATE FUNCTION loopstore_parts(of_session BIGINT, leaf BIGINT)
 RETURNS TABLE (ordinal BIGINT, loop BIGINT, section TEXT, from_turn BIGINT, to_turn BIGINT,
     messages BIGINT, tokens BIGINT)
@@ -1845,7 +1898,7 @@ BEGIN
                 ELSE TRUE
             END
     ),
-    -- Where the originals of a section lie: those of its turns that the block covers.
+    -- The range of the original messages of a section: those of its turns that the block covers.
     bounded AS (
         SELECT slot.*,
             CASE slot.section
@@ -1855,7 +1908,7 @@ BEGIN
             END AS first_seq,
             CASE slot.section
                 WHEN 'tail' THEN slot.end_seq
-                -- least() passes over the end of the last turn, which no turn tells.
+                -- least() ignores NULL: there is no next turn after the last one.
                 ELSE (SELECT least(n.first_seq, slot.end_seq, slot.through)
                       FROM turns t
                           LEFT JOIN turns n ON n.session = of_session AND n.loop = slot.loop
@@ -1888,7 +1941,7 @@ BEGIN
                 AND m.loop = bounded.loop AND m.seq >= bounded.first_seq AND m.seq < bounded.last_seq
                 AND m.role <> 3
             UNION ALL
-            -- Originals, less those that the block replaces, and what it puts there.
+            -- Original messages without those that the block replaces, and the messages that replace them.
             SELECT coalesce(sum(s.n), 0)::BIGINT, coalesce(sum(s.tokens), 0)::BIGINT, NULL, NULL
             FROM (
                 SELECT 1 AS n, m.tokens FROM messages m
@@ -1914,9 +1967,9 @@ BEGIN
 END
 $$;
 
--- Sessions with the totals of their loops. Extension messages are in no total. title is the session's
--- own, else its prompt: the first that a person gave, else a parent agent, as a line of at most 100
--- characters. project is the folder that the agent worked in.
+-- Sessions with the totals of their loops. Totals do not include extensions. title is the title of the
+-- session, or else its prompt as a line of at most 100 characters. The prompt is the first one of a person,
+-- or else of a parent agent. project is the folder that the agent worked in.
 CREATE VIEW v_sessions AS
 SELECT
     s.session_id, s.agent_id,
@@ -1930,7 +1983,7 @@ FROM sessions s
         SELECT CASE n.kind WHEN 'hide' THEN n.at END AS hidden_at FROM hides n
         WHERE n.session = s.session ORDER BY n.key DESC LIMIT 1
     ) h ON TRUE
-    -- A prompt without text, such as a single image, is passed over.
+    -- Prompts without text, such as a single image, are skipped.
     LEFT JOIN LATERAL (
         SELECT CASE
             WHEN m.head IS NULL THEN loopstore_text(loopstore_value(loopstore_json(h.head), 'prompt'))
@@ -1950,11 +2003,11 @@ FROM sessions s
         FROM loops l WHERE l.session = s.session
     ) t;
 
--- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain, parent_seq its last
--- message that does, where the chain leaves the parent within that turn.
--- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind
--- that this version does not know. archived means that no message of the loop has content left. prompt is
--- the first that the loop was given, as a line like those of v_sessions.
+-- Loops. parent_turn is the last turn of the parent that belongs to the loop's chain. parent_seq is the last
+-- message of the parent that belongs to the chain, if the chain leaves the parent within parent_turn.
+-- continuation_kind is Initial, Default, Compaction, Rerun:TAG, Branch:TAG, or the JSON of a kind that this
+-- version does not know. archived is true if no message of the loop has content left. prompt is the first
+-- prompt of the loop, as a line like the prompts of v_sessions.
 CREATE VIEW v_loops AS
 SELECT
     s.session_id, l.loop_id, l.parent_loop_id, l.parent_turn,
@@ -1988,10 +2041,10 @@ FROM sessions s
         ORDER BY m.author, m.seq LIMIT 1
     ) p ON TRUE;
 
--- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a
--- branch that none begins, else Continuation. input_tokens and output_tokens are what providers
--- reported for the turn's answers, here as in the other views 10^12 at most: what a provider or a file made
--- up must not let a sum over rows overflow.
+-- Turns. triggered_by is User if a user message begins the turn, Branch for the first turn of a branch that
+-- no user message begins, and else Continuation. input_tokens and output_tokens are the tokens that providers
+-- reported for the answers of the turn. All views limit reported tokens to 10^12, so that false numbers of a
+-- provider or a file cannot overflow a sum over rows.
 CREATE VIEW v_turns AS
 SELECT
     s.session_id, l.loop_id, t.turn, t.turn_index,
@@ -2022,8 +2075,8 @@ FROM sessions s
             AND m.seq < t.end_seq AND m.role = 1
     ) u;
 
--- Messages. turn is NULL before the first turn, text for an extension (its payload has it all) and
--- for a message without text blocks, payload when the message was redacted or archived.
+-- Messages. turn is NULL before the first turn. text is NULL for an extension, whose payload contains
+-- everything, and for a message without text blocks. payload is NULL if the message was redacted or archived.
 CREATE VIEW v_messages AS
 SELECT
     s.session_id, l.loop_id, m.seq, m.turn, t.turn_index,
@@ -2039,8 +2092,9 @@ FROM sessions s
     JOIN message_content m ON m.session = l.session AND m.loop = l.key
     LEFT JOIN turns t ON t.session = m.session AND t.loop = m.loop AND t.turn = m.turn;
 
--- Tool calls with their results: the first result with the call's id in the same turn, else in a
--- later turn of the loop, else in a later loop of the session (result_loop_id names it).
+-- Tool calls with their results. The result is the first one with the id of the call in the same turn, or
+-- else in a later turn of the loop, or else in a later loop of the session. result_loop_id is the loop of the
+-- result.
 CREATE VIEW v_tool_calls AS
 SELECT
     s.session_id, l.loop_id, m.turn,
@@ -2074,7 +2128,7 @@ FROM sessions s
             WHERE t.session = l.session AND t.loop = l.key AND t.turn = m.turn AND x.role = 2
                 AND loopstore_text(loopstore_value(loopstore_json(coalesce(x.head, h.head)), 'toolCallId')) = call.id
             UNION ALL
-            -- A turn that answers another one's call names it: [loop,turn]. Only few do.
+            -- A turn that answers a call of another turn contains [loop,turn] of that turn. Few turns do.
             SELECT 2, x.loop, t.turn, x.seq
             FROM turn_bounds t JOIN messages x ON x.session = t.session AND x.loop = t.loop
                 AND x.seq >= t.first_seq AND x.seq < t.end_seq
@@ -2091,8 +2145,8 @@ FROM sessions s
     ) r ON TRUE
     LEFT JOIN loops n ON n.session = r.session AND n.key = r.loop;
 
--- The chain of each leaf, from the root (depth 0). A leaf is a loop that no child continues from
--- its last turn, or the session's current loop.
+-- The chain of each leaf, from the root (depth 0). A leaf is a loop that no child continues from its last
+-- turn, or the current loop of a session.
 CREATE VIEW v_chain AS
 SELECT s.session_id, f.loop_id AS leaf_loop_id, l.loop_id, c.depth
 FROM sessions s
@@ -2100,8 +2154,9 @@ FROM sessions s
     CROSS JOIN LATERAL loopstore_chain(f.session, f.key) c
     JOIN loops l ON l.session = f.session AND l.key = c.loop;
 
--- Compaction runs: the audit row of every attempt. is_live is as seen from the run's own loop.
--- turns is how many complete turns that loop had.
+-- Compaction runs, one row per attempt. is_live is evaluated at the run's own loop. turns is the number of
+-- complete turns that the loop had. config is the requested configuration. reached is the configuration that
+-- was reached, if it differs from config.
 CREATE VIEW v_compaction_runs AS
 SELECT
     s.session_id, r.run_id, l.loop_id, r.trigger, r.strategy, r.round, r.outcome,
@@ -2118,8 +2173,8 @@ FROM sessions s
         ORDER BY f.tick DESC, f.key DESC LIMIT 1
     ) f ON TRUE;
 
--- What happened around each run: compactionStarted, then compactionEnded. payload is the whole event as
--- JSON, at is when it happened.
+-- The events of each run: compactionStarted, then compactionEnded. payload is the whole event as JSON. at is
+-- the time of the event.
 CREATE VIEW v_compaction_events AS
 SELECT
     s.session_id, r.run_id, l.loop_id, r.tick,
@@ -2135,9 +2190,9 @@ FROM sessions s
     ) WITH ORDINALITY AS event (value, place)
 WHERE json_typeof(event.value) = 'object';
 
--- Blocks. extends is LOOP#GENERATION of the rollup that a rollup goes on from; ratio is tokens_block
--- by tokens_covered. is_active says whether the block is active as seen from its run's own loop.
--- A sealed block is so in contexts for its provider alone.
+-- Blocks. extends is LOOP#GENERATION of the rollup that a rollup extends. ratio is tokens_block divided by
+-- tokens_covered. is_active is evaluated at the loop of the block's run. A block of a provider, with opaque
+-- items, is active only in contexts for that provider.
 CREATE VIEW v_compaction_blocks AS
 SELECT
     s.session_id, l.loop_id, b.generation, r.run_id, b.kind,
@@ -2168,7 +2223,7 @@ SELECT
     END AS is_active,
     b.created_at
 FROM sessions s
-    -- What is active is the same for all runs that were made on a loop.
+    -- The active blocks are the same for all runs of a loop.
     JOIN LATERAL (
         SELECT n.loop, ARRAY(SELECT a.block FROM loopstore_active_blocks(n.session, n.loop) a) AS active
         FROM runs n WHERE n.session = s.session GROUP BY n.session, n.loop
@@ -2179,8 +2234,9 @@ FROM sessions s
     LEFT JOIN blocks base ON base.session = b.session AND base.key = b.extends
     LEFT JOIN loops base_loop ON base_loop.session = base.session AND base_loop.key = base.loop;
 
--- The pins of messages, as they were made and taken back: pinned is 1 or 0, author is whose words the message
--- is, from_loop_id and from_turns say from where it was made. is_last is 1 for the newest row of a message.
+-- Pins and unpins of messages. pinned is 1 or 0. author is the author of the message. from_loop_id and
+-- from_turns are the leaf and its number of complete turns when the row was made. is_last is 1 for the newest
+-- row of a message.
 CREATE VIEW v_pins AS
 SELECT
     s.session_id, l.loop_id, m.turn, p.seq,
@@ -2199,7 +2255,8 @@ FROM sessions s
     JOIN loops f ON f.session = p.session AND f.key = p.loop
     LEFT JOIN messages m ON m.session = p.session AND m.loop = p.message_loop AND m.seq = p.seq;
 
--- What blocks did to what they cover. The block stands on block_loop_id; loop_id is what it covers.
+-- The record of what blocks did with the messages that they cover. block_loop_id is the loop of the block.
+-- loop_id is the loop of the covered messages.
 CREATE VIEW v_coverage AS
 SELECT
     s.session_id, h.loop_id AS block_loop_id, b.generation, l.loop_id,
@@ -2210,9 +2267,9 @@ FROM sessions s
     JOIN coverage c ON c.session = b.session AND c.block = b.key
     JOIN loops l ON l.session = c.session AND l.key = c.loop;
 
--- What the next model call of each leaf would see, part by part in order. rollup is the text of the
--- active rollup, first, compacted and recent are the sections of the active block on a loop,
--- tail is what came after it, raw is a loop without a block. Parts without messages are left out.
+-- The context that the next model call of each leaf would see, part by part in order. rollup is the text of
+-- the active rollup. first, compacted and recent are the sections of the active block of a loop. tail
+-- contains the turns after the block. raw is a loop without a block. Parts without messages are omitted.
 CREATE VIEW v_context AS
 SELECT
     s.session_id, f.loop_id AS leaf_loop_id, part.ordinal, l.loop_id, part.section, part.from_turn,
@@ -2222,7 +2279,7 @@ FROM sessions s
     CROSS JOIN LATERAL loopstore_parts(f.session, f.key) part
     JOIN loops l ON l.session = f.session AND l.key = part.loop;
 
--- Internal. What an answer says that its provider reported; no row where it says nothing.
+-- Internal. The usage that an answer's provider reported. No row if the answer contains none.
 CREATE FUNCTION loopstore_reported(head TEXT)
 RETURNS TABLE (model TEXT, input DOUBLE PRECISION, output DOUBLE PRECISION, cache_read DOUBLE PRECISION,
     cache_write DOUBLE PRECISION, reasoning DOUBLE PRECISION, total DOUBLE PRECISION, cost DOUBLE PRECISION)
@@ -2250,7 +2307,7 @@ LANGUAGE sql IMMUTABLE AS $$
     WHERE json_typeof(v.usage) = 'object'
 $$;
 
--- Internal. What providers reported, answer by answer.
+-- Internal. The usage that providers reported, one row per answer.
 CREATE VIEW reported_usage AS
 SELECT m.session, m.loop, m.seq, u.model, u.input, u.output, u.cache_read, u.cache_write, u.reasoning,
     u.total, u.cost
@@ -2259,8 +2316,8 @@ FROM messages m
     CROSS JOIN LATERAL loopstore_reported(coalesce(m.head, p.head)) u
 WHERE m.role = 1;
 
--- Tokens that providers reported, by loop and model. total is the provider's own, or else the sum
--- of input, output and both caches.
+-- Tokens that providers reported, by loop and model. total is the total of the provider, or else the sum of
+-- input, output and both caches.
 CREATE VIEW v_usage AS
 SELECT
     s.session_id, l.loop_id, u.model,
@@ -2275,9 +2332,10 @@ FROM sessions s
     JOIN reported_usage u ON u.session = l.session AND u.loop = l.key
 GROUP BY s.session_id, l.loop_id, u.model;
 
--- Internal. What providers reported for a session and all below it, which may lie on other nodes: level by
--- level, as no walk over sessions of several nodes can be one statement. What was met is left out, so that a
--- circle ends. It reads tables and no view: on a node rights to those are given on tables only.
+-- Internal. The usage that providers reported for a session and all sessions below it. These sessions may be
+-- on several nodes, and no single statement can follow references across nodes, so that the function reads
+-- one level after another. Sessions that were already found are skipped, so that a cycle ends. The function
+-- reads tables and no views, because a node grants rights on tables only.
 CREATE FUNCTION loopstore_usage_below(of_session BIGINT, of_id TEXT)
 RETURNS TABLE (sessions BIGINT, input DOUBLE PRECISION, output DOUBLE PRECISION, total DOUBLE PRECISION,
     cost DOUBLE PRECISION)
@@ -2318,9 +2376,9 @@ BEGIN
 END
 $$;
 
--- Sessions as a tree: which session, loop and tool call started each, and what providers reported
--- for it alone and (tree_) for it and all sessions below it. cost is what providers reported as
--- usage.cost (or usage.cost.total), in their currency.
+-- Sessions as a tree: the session, loop and tool call that started each session, and the usage that providers
+-- reported for it. Columns that begin with tree_ include all sessions below it. cost is the sum of usage.cost
+-- (or usage.cost.total), in the currency of the provider.
 CREATE VIEW v_session_tree AS
 SELECT
     s.session_id,
@@ -2344,9 +2402,9 @@ FROM sessions s
     ) own
     CROSS JOIN LATERAL loopstore_usage_below(s.session, s.session_id) tree;
 
--- Manifests: what a model was given. sha256 is over the digests of the messages in order. parts is a
--- JSON array in order: {loop, section, generation, from_seq, to_seq, messages}; without sequences the
--- messages are those of the block of that generation.
+-- Manifests: the messages that a model received. sha256 is the hash of the digests of the messages, in order.
+-- parts is a JSON array in order: {loop, section, generation, from_seq, to_seq, messages}. A part without
+-- sequences consists of the messages of the block of that generation.
 CREATE VIEW v_manifests AS
 SELECT
     s.session_id, m.manifest_id, l.loop_id, m.recorded_at, m.older_loops, m.messages, m.tokens,
@@ -2364,8 +2422,8 @@ FROM sessions s
             || ',"messages":' || (part.value -> 5)::TEXT || '}',
             ',' ORDER BY part.place
         ), '') || ']' AS parts
-        -- The table comes first: where it is distributed, what is joined to the rows of a function is all of a
-        -- table, and under row-level security Citus falls over it.
+        -- The table must come first. If the table is distributed, a join to the rows of a function would read
+        -- the whole table, and Citus fails on such a join under row-level security.
         FROM manifests o
             CROSS JOIN LATERAL json_array_elements(loopstore_json(m.parts))
                 WITH ORDINALITY AS part (value, place)
@@ -2374,9 +2432,9 @@ FROM sessions s
         WHERE o.session = m.session AND o.key = m.key AND json_typeof(part.value) = 'array'
     ) shown;
 
--- Receipts of everything that removed content, also of sessions that are gone. closed_at is NULL while a
--- removal is going on; messages and sources count redacted messages and kept files that went. detail is
--- JSON: {receipt, digest}.
+-- The receipts of every erasure, redaction, pruning and archiving, including those of erased sessions.
+-- closed_at is NULL while the operation is unfinished. messages and sources count the redacted messages and
+-- the removed kept files. detail is JSON: {receipt, digest}.
 CREATE VIEW v_receipts AS
 SELECT
     coalesce(
