@@ -1,4 +1,4 @@
-//! The compactions of providers, as runs.
+//! The runs of compactions that providers make.
 //!
 //! Such a run has one block, active in contexts for its provider alone. A compaction that the provider made within
 //! an answer stays in its message: the block keeps that message's turn from there on and covers everything before.

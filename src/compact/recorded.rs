@@ -39,8 +39,8 @@ pub struct RecordedResult {
 }
 
 impl RecordedRun {
-    /// Writes the run, made after so many turns of a loop, with its blocks; returns its event. Sizes are
-    /// those of the contexts that `view` sees.
+    /// Writes the run with its blocks, as made after `turns` turns of the leaf, and returns the event of its end. The
+    /// sizes are those of the contexts under `view`.
     ///
     /// # Errors
     /// If the store fails.

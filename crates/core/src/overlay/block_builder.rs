@@ -21,7 +21,7 @@ use crate::tokens::TokenCounter;
 pub enum CompactedAs {
     /// Turn by turn, as the summary lists them: `summarised` or `dropped`.
     Turns,
-    /// As a whole, with the loops before: `rolled_up`, or `sealed` in a provider's compaction.
+    /// As a whole, together with the loops before: `rolled_up`, or `sealed` if a provider made the compaction.
     RolledUp,
 }
 
@@ -45,7 +45,7 @@ pub struct BlockSpec {
     pub shaping: String,
     /// ISO-8601 text.
     pub created_at: String,
-    /// A foreign block without its messages.
+    /// The fields of a foreign block without its messages.
     pub extra: Option<String>,
 }
 

@@ -21,8 +21,8 @@ const BATCH_MESSAGES: usize = 1_000;
 /// Bytes of messages after which a transaction ends.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// The operations of a transaction of a recount. No other transaction writes meanwhile, and none with
-/// another counter from then on.
+/// The operations of a transaction of a recount. No other transaction writes meanwhile, and later transactions must
+/// use the new counter.
 pub trait StoreRecount: StoreRead {
     /// Returns the name of the counter that the database is written with.
     fn counter_name(&self) -> StoreResult<Option<String>>;

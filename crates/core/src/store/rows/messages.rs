@@ -3,7 +3,7 @@
 use super::{Size, Tick};
 use crate::model::{Author, Role};
 
-/// The remainder of a redacted message: the digest of its redacted content.
+/// The remainder of a redacted message: the salt and the digest of its redacted content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redaction {
     /// The receipt of the redaction.

@@ -180,7 +180,7 @@ pub struct HideRow {
     pub at: String,
 }
 
-/// A row of `heads`: the ends of all chains of the database at a moment.
+/// A row of `heads`: the ends of all audit chains of the database at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadRow {
     /// SHA-256 of the content before it was compressed.
