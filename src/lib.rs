@@ -1,20 +1,20 @@
 //! loopstore stores the sessions of long-running agents in SQLite, with compaction as an overlay.
 //!
 //! An agent appends messages to a session, and loopstore never rewrites a stored message. When the context window
-//! fills, a *compaction* writes *blocks* over the session: a block keeps some turns, shortens others, and replaces the
-//! rest by a summary. The next model call reads the session through the blocks. Each compaction can be undone, the
-//! context of any earlier turn can be built again, and all data are rows that `sqlite3` can query.
+//! fills, a *compaction* writes *blocks* over the session: a block keeps some turns, shortens others, and replaces
+//! the rest by a summary. The next model call reads the session through the blocks. Each compaction can be undone,
+//! the context of any earlier turn can be built again, and all data are rows that `sqlite3` can query.
 //!
 //! # Promises
 //!
-//! - **Originals are immutable.** Triggers reject a change of a stored message, and each message has a digest. Only an
-//!   explicit removal, such as a redaction, takes content out, and it leaves a receipt.
+//! - **Originals are immutable.** Triggers reject a change of a stored message, and each message has a digest. Only
+//!   an explicit removal, such as a redaction, takes content out, and it leaves a receipt.
 //! - **Compactions are overlays.** Blocks are numbered per loop. An undo or a redo adds a row and deletes nothing.
 //! - **Appends are atomic.** A turn is stored whole or not at all, also after a power loss.
 //! - **Coverage is recorded.** Each block lists the disposition of each turn that it covers: kept, truncated,
 //!   summarised or dropped.
-//! - **Attempts are audited.** Each attempt to compact leaves an audit row, also if it fails or a hook vetoes it. A call
-//!   that finds nothing to compact leaves none.
+//! - **Attempts are audited.** Each attempt to compact leaves an audit row, also if it fails or a hook vetoes it. A
+//!   call that finds nothing to compact leaves none.
 //! - **Formats stay readable.** A later version opens each database that a released version wrote.
 //!
 //! # Example
@@ -79,9 +79,9 @@
 //! | work in a shell | `loopstore-cli`, the command `loopstore` |
 //!
 //! This crate also exports items of the crates that it is made of: `loopstore-model` (types and plans),
-//! `loopstore-digest` (summaries without a model), `loopstore-summarize` (summaries by a model), `loopstore-provider`,
-//! and `loopstore-core` (the rules that hold for every backend). A program depends on `loopstore` only.
-//! `ARCHITECTURE.md` describes how the crates depend on each other.
+//! `loopstore-digest` (summaries without a model), `loopstore-summarize` (summaries by a model),
+//! `loopstore-provider`, and `loopstore-core` (the rules that hold for every backend). A program depends on
+//! `loopstore` only. `ARCHITECTURE.md` describes how the crates depend on each other.
 //!
 //! # Features
 //!

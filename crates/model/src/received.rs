@@ -1,4 +1,4 @@
-//! Tool calls and results with missing or wrong fields, as some servers write them: without an id or a name, or with
+//! Tool calls and results with missing or wrong fields, as some servers return them: without an id or a name, or with
 //! arguments that are an object instead of a text.
 //!
 //! They are accepted, since an agent that cannot record an answer stops. Missing fields are completed when the message

@@ -1,9 +1,9 @@
 //! The blocks that are active for a leaf, derived from runs and flips alone.
 //!
-//! A run or a flip counts from a leaf if its loop is on the leaf's chain and had then no complete
-//! turn beyond the loop's cut. A run is live if it committed and the last flip of it that counts
-//! is not an undo. The active block of a loop is its newest generation of a run that counts and is live.
-//! The first rollup on the way from the leaf covers every loop before its own.
+//! A run or a flip *counts* from a leaf if its loop is on the leaf's chain, and if that loop had no complete turn
+//! beyond the chain's cut when the run or flip was made. A run is *live* if it committed and the last of its flips
+//! that count is not an undo. The active block of a loop is the newest generation whose run counts and is live. Seen
+//! from the leaf, the first active rollup covers every loop before its own.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use crate::model::{Message, Role, SealingProvider};
 pub struct View {
     /// The tick to read the chain as of; now if `None`.
     pub at: Option<Tick>,
-    /// The sequence at which the leaf ends, whatever the ticks of its messages: with `at`, a moment
+    /// The sequence at which the leaf ends, regardless of the ticks of its messages. With `at`, it selects a moment
     /// within an append.
     pub leaf_end: Option<u32>,
     /// With `at`: the number of turns of the leaf that are known to have been complete then.
@@ -30,7 +30,7 @@ pub struct View {
     pub without_rollups: bool,
     /// True if no block is active (a forced compaction).
     pub raw: bool,
-    /// The provider that the context is for: its own compactions count.
+    /// The provider that the context is for; only this provider's own compactions are active.
     pub provider: Option<SealingProvider>,
 }
 
@@ -52,7 +52,8 @@ pub struct ChainLink {
 }
 
 impl ChainLink {
-    /// Returns where the last of the first `turns` turns ends, if the chain leaves the loop within it.
+    /// Returns the end of the last of the first `turns` turns, as a sequence, if the chain leaves the loop within
+    /// that turn.
     pub fn end_of(&self, turns: u32) -> Option<u32> {
         (self.is_part && turns == self.turns).then_some(self.end_seq)
     }
