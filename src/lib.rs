@@ -11,7 +11,7 @@
 //!   an explicit removal, such as a redaction, takes content out, and it leaves a receipt.
 //! - **Compactions are overlays.** Blocks are numbered per loop. An undo or a redo adds a row and deletes nothing.
 //! - **Appends are atomic.** A turn is stored whole or not at all, also after a power loss.
-//! - **Coverage is recorded.** Each block lists the disposition of each turn that it covers: kept, truncated,
+//! - **Coverage is recorded.** Each block lists the disposition of each turn that it covers, such as kept, truncated,
 //!   summarised or dropped.
 //! - **Attempts are audited.** Each attempt to compact leaves an audit row, also if it fails or a hook vetoes it. A
 //!   call that finds nothing to compact leaves none.
@@ -80,8 +80,8 @@
 //!
 //! This crate also exports items of the crates that it is made of: `loopstore-model` (types and plans),
 //! `loopstore-digest` (summaries without a model), `loopstore-summarize` (summaries by a model),
-//! `loopstore-provider`, and `loopstore-core` (the rules that hold for every backend). A program depends on
-//! `loopstore` only. `ARCHITECTURE.md` describes how the crates depend on each other.
+//! `loopstore-provider`, and `loopstore-core` (the rules for every backend). A program depends on `loopstore` only.
+//! `ARCHITECTURE.md` describes how the crates depend on each other.
 //!
 //! # Features
 //!

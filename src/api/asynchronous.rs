@@ -59,7 +59,7 @@ impl AsyncStore {
     /// As [`Store::open`].
     ///
     /// # Errors
-    /// As [`Store::open`]; or if the call panics or the runtime shuts down.
+    /// As [`Store::open`]. Also if the call panics or the runtime shuts down.
     pub async fn open(path: impl AsRef<std::path::Path>) -> Result<Self, OpenError> {
         let path = path.as_ref().to_owned();
         let shown = path.clone();

@@ -45,7 +45,7 @@ pub enum Error {
     KeyTaken {
         /// The key.
         key: String,
-        /// The loop that holds the last of the messages that were appended under the key.
+        /// The loop with the last of the messages that were appended under the key.
         loop_id: String,
         /// The sequences of these messages in that loop.
         seqs: std::ops::Range<u32>,

@@ -41,7 +41,7 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// If the session is not there, or the store fails.
+    /// If the session does not exist, or the store fails.
     pub fn load(&self) -> Result<Session> {
         self.loading(|records, row, loops| {
             let mut session = session_record(row, loops)?;
@@ -56,7 +56,7 @@ impl SessionHandle {
     /// [`SessionHandle::load`] returns the session without content.
     ///
     /// # Errors
-    /// If the session is not there, or the store fails.
+    /// If the session does not exist, or the store fails.
     pub fn load_whole(&self) -> Result<Session> {
         self.loading(|records, row, loops| {
             let mut session = session_record(row, loops)?;

@@ -226,7 +226,7 @@ impl StoreOptions {
     /// Opens a SQLite database. The file is created if it does not exist.
     ///
     /// # Errors
-    /// As [`Store::open`]; or if the database was written with another counter.
+    /// As [`Store::open`]. Also if the database was written with another counter.
     pub fn open(self, path: impl AsRef<Path>) -> std::result::Result<Store, OpenError> {
         let store = SqliteStore::open_with(path.as_ref(), self.sqlite)?;
         Ok(Store::from(store).with_policy(self.policy))

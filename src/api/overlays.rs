@@ -61,7 +61,7 @@ impl SessionHandle {
     /// compacts the originals as requested; see [`repair_session`].
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound) if there is no session; or if the store fails.
+    /// [`Error::NotFound`](crate::Error::NotFound) if the session does not exist. Also if the store fails.
     pub fn repair(&self, request: &CompactRequest) -> Result<RepairReport> {
         let leaf = match &request.leaf {
             Some(leaf) => leaf.clone(),
@@ -178,7 +178,7 @@ impl SessionHandle {
     /// Returns the pins of the line.
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound) if there is no such session; or if the store fails.
+    /// [`Error::NotFound`](crate::Error::NotFound) if the session does not exist. Also if the store fails.
     pub fn pins(&self) -> Result<Vec<Pin>> {
         let leaf = self.leaf_or_not_found()?;
         let list = crate::compact::pins(self.backend(), self.id(), Some(&leaf))?;

@@ -24,11 +24,11 @@ pub struct RecordedRun {
     pub started_at: Time,
     /// The duration in milliseconds.
     pub duration_ms: u64,
-    /// The record of its maker.
+    /// The record of the tool or provider that made the compaction.
     pub record: Json,
 }
 
-/// The result of a compaction that is recorded.
+/// The result of a compaction that is to be recorded.
 pub struct RecordedResult {
     /// The blocks of the run.
     pub blocks: Vec<NewBlock>,

@@ -167,9 +167,9 @@ pub struct MessageLocation {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SearchResults {
-    /// The best first; of equals the newest.
+    /// Sorted: the best first, and of equal scores the newest first.
     pub hits: Vec<SearchHit>,
-    /// The number of indexed messages; the others were read directly.
+    /// The number of indexed messages; the search read all other messages directly.
     pub indexed: u64,
     /// The offset of the next page, if there are more hits.
     pub next: Option<usize>,
@@ -199,9 +199,9 @@ pub struct SessionHit {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SessionResults {
-    /// The best first; of equals the newest.
+    /// Sorted: the best first, and of equal scores the newest first.
     pub sessions: Vec<SessionHit>,
-    /// The number of indexed messages; the others were read directly.
+    /// The number of indexed messages; the search read all other messages directly.
     pub indexed: u64,
     /// The offset of the next page, if there are more sessions.
     pub next: Option<usize>,
@@ -213,7 +213,7 @@ pub enum SearchError {
     /// The query is not valid.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The store failed, or the session is not there.
+    /// The store failed, or the session does not exist.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The shortest answer has more tokens than are allowed.
@@ -242,7 +242,7 @@ fn disposition_name<S: serde::Serializer>(
 /// New messages are indexed first, if the store can be written to.
 ///
 /// # Errors
-/// If the query is not valid, the session is not there, the index is damaged or the store fails.
+/// If the query is not valid, the session does not exist, the index is damaged, or the store fails.
 ///
 /// # Examples
 /// ```

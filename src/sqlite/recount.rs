@@ -1,4 +1,4 @@
-//! Counting tokens anew: the rows of a file.
+//! The recount of the tokens of a database file.
 
 use std::path::Path;
 

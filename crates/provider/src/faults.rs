@@ -114,7 +114,7 @@ pub fn answer_in_flight(messages: &[AgentMessage], in_flight: bool) -> Option<us
     Some(first)
 }
 
-/// Returns the calls that can still get a result: those without one of the answer in flight.
+/// Returns the calls that can still get a result: the calls of the answer in flight without a result.
 #[doc(hidden)]
 pub fn open_calls(messages: &[AgentMessage], in_flight: bool) -> Vec<&ToolCall> {
     let Some(first) = answer_in_flight(messages, in_flight) else {

@@ -123,8 +123,8 @@ impl Mender<'_> {
         self.rows.all(BROKEN_RUNS, [], |row| row.get("key"))
     }
 
-    /// Removes rows that belong to nothing until there are none, and returns the table and key of
-    /// those that were named by nothing else that is gone.
+    /// Removes rows that refer to missing rows, and rows that no row refers to any more, until there are none.
+    /// Returns the table and key of each removed row with a broken reference.
     pub fn sweep(&mut self) -> StoreResult<Vec<(String, i64)>> {
         let mut swept = Vec::new();
         loop {

@@ -1,8 +1,7 @@
 //! Copies the readable rows of a damaged file, row by row and under the same keys.
 //!
-//! The rows are copied as they are, with no regard to what they say; archived content goes back into its
-//! rows, as far as its packs can be opened. What does not fit together is then removed from the copy by
-//! [`Mender`]; `loopstore_admin::salvage` decides what.
+//! The rows are copied unchanged, and are not checked. Archived content is moved back into its rows if its packs can
+//! be opened. [`Mender`] then removes the rows that are inconsistent; `loopstore_admin::salvage` decides which.
 
 mod mend;
 mod rows;

@@ -36,7 +36,7 @@ pub struct BlockSpec {
     pub compacted_as: CompactedAs,
     /// The earlier loops that it covers whole, with the coverage of [`super::rolled_up`].
     pub rolled_up: Vec<CoverageRow>,
-    /// The pinned messages of the chain: those that the block hides are quoted after the summary.
+    /// The pinned messages of the chain. The block quotes the pinned messages that it hides after its summary.
     pub pins: Vec<PinnedMessage>,
     /// The tokens of all earlier loops that it replaces.
     pub tokens_before: u64,

@@ -43,7 +43,7 @@ impl ChainSnapshot {
         self.links.len() - 1
     }
 
-    /// Returns the number of turns of a loop that a block may cover: those in flight are left out.
+    /// Returns the number of turns of a loop that a block may cover, without turns in flight.
     pub fn end(&self, at: usize) -> u32 {
         if at == self.leaf() {
             self.links[at].complete

@@ -406,8 +406,8 @@ impl<'a> ActiveBlocks<'a> {
         })
     }
 
-    /// Calls `look` with the newest run that counts and is live from the leaf, a loop of `session`, and
-    /// returns its result. Compactions made by a provider are skipped, as they hold for that provider only.
+    /// Calls `look` with the newest run that counts and is live from the leaf, a loop of `session`, and returns its
+    /// result. Compactions made by a provider are skipped, as they are active for that provider only.
     ///
     /// # Errors
     /// If the store fails.

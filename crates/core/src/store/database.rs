@@ -127,7 +127,7 @@ pub trait Database: SessionStore {
     /// If the database cannot be read at all.
     fn integrity_problems(&self) -> StoreResult<Vec<String>>;
 
-    /// Returns the tables, triggers and views that are not those of this format.
+    /// Returns the tables, triggers and views that differ from this format.
     ///
     /// # Errors
     /// If the database cannot be read at all.

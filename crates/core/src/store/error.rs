@@ -273,9 +273,9 @@ pub enum StoreError {
     KeyTaken {
         /// The key.
         key: String,
-        /// The loop that holds the last of the messages that were appended under it.
+        /// The loop with the last of the messages that were appended under the key.
         loop_id: String,
-        /// Their sequences in that loop.
+        /// The sequences of these messages in that loop.
         seqs: std::ops::Range<u32>,
     },
     /// An abbreviated id that matches several ids.

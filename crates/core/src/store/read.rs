@@ -68,14 +68,14 @@ pub trait ReadLoops {
     /// Returns the loops of a session, in the order of their creation.
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>>;
 
-    /// Returns the keys of these loops, each with its number of messages.
+    /// Returns the keys of the loops of a session, each with its number of messages.
     fn loop_lengths(&self, session: SessionKey) -> StoreResult<Vec<(LoopKey, u32)>>;
 
     /// Returns the pending and running loops of a session, or of all sessions if `None`, oldest first.
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>>;
 
-    /// Returns the newest loops of a session that hold system messages, up to the loop `until`, newest
-    /// first; at most `most`.
+    /// Returns at most `most` loops of a session that contain system messages, from the loop `until` back, newest
+    /// first.
     fn loops_with_system_messages(
         &self,
         session: SessionKey,
@@ -160,7 +160,7 @@ pub trait ReadMessages {
         visit: &mut Visit<'_, MessageSize>,
     ) -> StoreResult<()>;
 
-    /// Returns the number of messages that the loop had at `tick`: those of that tick or an earlier one.
+    /// Returns the number of messages of the loop that were appended at `tick` or earlier.
     fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32>;
 
     /// Returns `true` if a run was committed, undone or redone since the message was appended, so that contexts of
@@ -304,8 +304,8 @@ pub trait ReadLeases {
     /// Returns the lease of a loop as it was last written, also one that ended or was released.
     fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>>;
 
-    /// True if the holder of a lease is known to be gone, and its [`LeaseGuard`](super::LeaseGuard) with it.
-    /// `false` if a backend cannot know: then the time of the lease decides.
+    /// True if the process or guard ([`LeaseGuard`](super::LeaseGuard)) of the holder of a lease is known to have
+    /// ended. `false` if a backend cannot know it; then the time of the lease decides.
     fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
         let _ = lease;
         Ok(false)

@@ -88,8 +88,8 @@ pub trait WriteRuns {
         self.note_audit(row.session, &AuditEntry::new(AuditKind::Run, digest))
     }
 
-    /// Writes the next row of the audit chain of a session, or of all receipts. The other methods of this
-    /// trait write their rows of the chain themselves; those of receipts are written on closing them.
+    /// Writes the next row of the audit chain of a session, or of all receipts. The other methods of this trait write
+    /// their own rows of the chain. The row of a receipt is written when the receipt is closed.
     fn note_audit(&mut self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()>;
 
     /// Adds a flip.
@@ -180,7 +180,7 @@ pub trait WriteCalls {
 
 /// Writes named appends.
 pub trait WriteAppendKeys {
-    /// Names an append. Fails if the session has an append with this name.
+    /// Adds the key of an append (its name). Fails if the session has an append with this key.
     fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()>;
 }
 

@@ -13,7 +13,7 @@ pub struct Generation {
     pub block: BlockCore,
     /// The position at which its run was made.
     pub point: Point,
-    /// When its run was committed.
+    /// The tick at which the run was committed.
     pub tick: Tick,
 }
 

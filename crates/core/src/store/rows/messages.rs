@@ -76,7 +76,7 @@ pub struct StoredMessage {
     pub lines: Option<u32>,
     /// The content block whose text is `text`.
     pub text_block: Option<u32>,
-    /// The random salt of its digest; `None` once redacted.
+    /// The random salt of the digest; `None` after a redaction.
     pub salt: Option<[u8; 16]>,
     /// SHA-256 of salt and stored bytes.
     pub digest: [u8; 32],
