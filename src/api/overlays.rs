@@ -13,8 +13,8 @@ use crate::model::{AgentMessage, Json, LoopId, SealingProvider, Time};
 use crate::store::{self, StoreError};
 
 impl SessionHandle {
-    /// Compacts the chain of the requested leaf, or of the end of the line if the request has no leaf. The policy of
-    /// a handle makes a request with [`Policy::request`](crate::Policy::request).
+    /// Compacts the chain of the requested leaf, or of the end of the line if the request has no leaf.
+    /// [`Policy::request`](crate::Policy::request) returns a request with the settings of a policy.
     ///
     /// # Errors
     /// If the session or the loop does not exist, or the store fails. A strategy that fails is no error: the report

@@ -140,19 +140,19 @@ impl Policy {
         self
     }
 
-    /// Sets the loops from which turns are kept at the end.
+    /// Sets the loops from which turns are kept at the end: the current loop, or the chain.
     pub fn recent_window(mut self, window: RecentWindow) -> Self {
         self.config.recent_window = window;
         self
     }
 
-    /// Sets the earlier loops in the scope of a compaction.
+    /// Sets the scope: the number of earlier loops that a compaction includes.
     pub fn scope(mut self, scope: CompactionScope) -> Self {
         self.config.compaction_scope = scope;
         self
     }
 
-    /// Sets the treatment of the loops before the scope.
+    /// Sets the treatment of the loops before the scope: skip them, or cover them by a rollup.
     pub fn older_loops(mut self, older_loops: OlderLoops) -> Self {
         self.config.older_loops = older_loops;
         self

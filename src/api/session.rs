@@ -29,10 +29,10 @@ use crate::store::{self, SessionKey, SessionStore, StoreError, StoreRead, StoreR
 /// A handle follows one line of loops: the loop that was current when the handle was first used, and the loops that
 /// continue that loop. A fork returns a handle for its own line; the original handle keeps its line.
 ///
-/// An append begins turns and loops where they are due. A turn is one model call with its inputs and its tool
-/// results. An answer joins the last turn if that turn has no answer, else the answer begins a turn; a result joins
-/// the turn of its call. A loop is a prompt and everything until the agent stops. A user message begins a loop if the
-/// model has answered and no call is open.
+/// An append begins new turns and loops as needed. A turn is one model call with its inputs and its tool results. An
+/// answer joins the last turn if that turn has no answer, else the answer begins a turn; a result joins the turn of
+/// its call. A loop is a prompt and everything until the agent stops. A user message begins a loop if the model has
+/// answered and no call is open.
 ///
 /// ```
 /// use loopstore::{Json, Message, Store};
@@ -350,8 +350,8 @@ impl SessionHandle {
         )?)
     }
 
-    /// Answers a question from the messages of the session, in at most `tokens` tokens. An agent can read content
-    /// with it that its context no longer contains. The shortest answer takes about 100 tokens.
+    /// Answers a question from the messages of the session, in at most `tokens` tokens. With it, an agent reads
+    /// content that its context no longer contains. The shortest answer takes about 100 tokens.
     ///
     /// ```
     /// use loopstore::{Message, Store};

@@ -72,10 +72,10 @@ use texts::Texts;
 /// Compacts the chain of a leaf: evaluates the trigger, then makes one run.
 ///
 /// The current loop gets a block of up to three sections, and each earlier loop in scope gets a block with a summary.
-/// Content that does not fit the policy's target is given up step by step. Every attempt that was needed leaves a run
-/// as its audit row. If the strategy fails, or if not even the last turn fits, the report has the outcome `failed`,
-/// and no error is returned. If the strategy, a hook or the token counter panics, the attempt leaves a failed run,
-/// and a second attempt uses the default strategy.
+/// If the result does not fit the policy's target, content is removed step by step. Every attempt that was needed
+/// leaves a run as its audit row. If the strategy fails, or if not even the last turn fits, the report has the
+/// outcome `failed`, and no error is returned. If the strategy, a hook or the token counter panics, the attempt
+/// leaves a failed run, and a second attempt uses the default strategy.
 ///
 /// # Errors
 /// If the session or the loop does not exist, or the store fails.

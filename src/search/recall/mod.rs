@@ -27,7 +27,7 @@ const NOTHING: &str = "Nothing found.\n";
 pub struct Recall {
     /// The question.
     pub question: String,
-    /// Tokens of the text, by the store's counter.
+    /// The tokens of the answer as text, by the store's counter.
     pub tokens: u64,
     /// The excerpts. The session of the best hit is first; within a session the excerpts are in the order of the
     /// conversation.
@@ -75,9 +75,9 @@ pub struct RecallPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Further hits.
+    /// The number of hits that are not in the answer.
     pub hits: u64,
-    /// The turns of these hits.
+    /// The number of turns that contain these hits.
     pub turns: u64,
     /// True if the search has more hits, which were not read.
     pub more: bool,

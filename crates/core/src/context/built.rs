@@ -77,9 +77,9 @@ pub struct Part {
     pub loop_id: LoopId,
     /// The section.
     pub section: PartSection,
-    /// The first turn that the part represents.
+    /// The first turn that the messages of the part show or replace.
     pub from_turn: u32,
-    /// The last turn that the part represents.
+    /// The last turn that the messages of the part show or replace.
     pub to_turn: u32,
     /// The number of messages.
     pub messages: u64,

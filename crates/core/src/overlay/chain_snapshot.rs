@@ -10,7 +10,7 @@ use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 pub struct ChainSnapshot {
     /// Root first.
     pub links: Vec<ChainLink>,
-    /// The index of the loop with the active rollup.
+    /// The index of the loop with the active rollup; `None` without one.
     pub anchor: Option<usize>,
 }
 

@@ -16,17 +16,17 @@ use super::rows::{
 use super::{LoopKey, LoopWithBlock, RunSummary, SessionKey, StoreRead, Tick};
 use crate::model::{Message, Role, SealingProvider};
 
-/// The conditions under which a chain is read: the moment, the provider, and which blocks count.
+/// The conditions under which a chain is read: the moment, the provider, and the blocks that may be active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// The tick to read the chain as of; now if `None`.
+    /// The tick at which the chain is read; now if `None`.
     pub at: Option<Tick>,
     /// The sequence at which the leaf ends, regardless of the ticks of its messages. With `at`, it selects a moment
     /// within an append.
     pub leaf_end: Option<u32>,
     /// With `at`: the number of turns of the leaf that are known to have been complete then.
     pub complete: u32,
-    /// True if rollups do not count (`OlderLoops::Skip`).
+    /// True if no rollup is active (`OlderLoops::Skip`).
     pub without_rollups: bool,
     /// True if no block is active (a forced compaction).
     pub raw: bool,

@@ -52,7 +52,7 @@ pub enum OpenError {
     Link {
         /// The link.
         path: PathBuf,
-        /// The file that it leads to.
+        /// The target of the link.
         to: PathBuf,
     },
     /// The file was written by a later version.
