@@ -30,7 +30,8 @@ pub struct View {
     pub without_rollups: bool,
     /// True if no block is active (a forced compaction).
     pub raw: bool,
-    /// The provider that the context is for; only this provider's own compactions are active.
+    /// The provider that the context is for. Of the compactions that providers made, only those of this provider are
+    /// active.
     pub provider: Option<SealingProvider>,
 }
 

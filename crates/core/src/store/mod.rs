@@ -106,9 +106,9 @@ pub type WriteWork<'a> = Box<dyn FnOnce(&mut dyn StoreWrite) -> StoreResult<()> 
 ///
 /// A backend must keep these promises; `crates/testing/src/conformance` has a test for each.
 /// - `read` must show the database at one moment, without rows that other writers commit meanwhile.
-/// - `write` must be atomic: all of it is stored or nothing, also after a crash. A write that returned `Ok` must
-///   survive a power loss (at the default durability). Writes to different sessions may run at the same time; a write
-///   to a session must see all earlier writes to that session.
+/// - `write` must be atomic and serial: all of it is stored or nothing, also after a crash. A write that returned
+///   `Ok` must survive a power loss (at the default durability). Writes to different sessions may run at the same
+///   time; a write to a session must see all earlier writes to that session.
 /// - A thread must not call `read` or `write` within the closure of a `read` or `write`: it could wait for itself.
 /// - A message, block, run, flip or manifest that was committed must never change; an attempt must fail.
 pub trait SessionStore: Send + Sync {
