@@ -1,7 +1,6 @@
-//! What a compaction does to messages: the plan and the strategies.
+//! The configuration and the strategies of a compaction.
 //!
-//! All of it is pure: nothing here knows a store. What a strategy reads it gets through a
-//! [`LoopSlice`].
+//! Nothing in this module depends on a store. A strategy reads a loop through a [`LoopSlice`].
 //!
 //! A request names the strategy of its run:
 //!

@@ -1,9 +1,9 @@
-//! For those who extend loopstore: the contract of a backend, its rows and keys, and the transactions below
-//! the front door; and what strategies are made of. Importers of further formats are in `loopstore-transcripts`.
+//! The items for extensions of loopstore: the contract of a backend, its rows, keys and transactions, and the parts
+//! of strategies. Importers of further formats are in `loopstore-transcripts`.
 //!
-//! A program that only keeps sessions needs none of this: see [`Store`](crate::Store). What stands here is
-//! public so that a backend, a tool that repairs, or a recorder of another kind can be written outside of
-//! the crate; it changes more often than the front page does.
+//! A program that only stores sessions needs none of these items; see [`Store`](crate::Store). They are public so
+//! that another crate can be a backend, a repair tool or a recorder. They change more often than the items of the
+//! crate root.
 //!
 //! ```
 //! use loopstore::extend::{self, append, session};
@@ -32,7 +32,7 @@ pub use crate::context::states::{LoopStates, ShownChain, shown_chain, turn_dispo
 #[doc(no_inline)]
 pub use loopstore_core::store::*;
 
-/// SQLite alone: formats, and counting tokens anew; with what it shares with other backends.
+/// Items of the SQLite backend: the store, its format, and the recount of tokens.
 pub mod sqlite {
     pub use crate::sqlite::{Durability, SqliteOptions, SqliteStore, format_version, recount};
     #[doc(no_inline)]
@@ -42,8 +42,7 @@ pub mod sqlite {
     };
 }
 
-/// What strategies are made of: the digest, what is cut, and the compaction of messages that
-/// belong to no session.
+/// The parts of strategies: the digest, the cuts of tool outputs, and the compaction of messages without a session.
 pub mod compaction {
     #[doc(no_inline)]
     pub use loopstore_digest::activity::{
@@ -72,13 +71,13 @@ pub mod compaction {
     pub use loopstore_model::compaction::{cut_tool_result, truncate_head_tail};
 }
 
-/// What a provider would object to in any messages.
+/// The faults for which a provider may reject messages.
 pub mod context {
     #[doc(no_inline)]
     pub use loopstore_provider::faults::{faults_of, introduced};
 }
 
-/// The upkeep of the search index, and what it takes for words.
+/// The maintenance of the search index, the parser of queries, and the words of a text.
 pub mod search {
     pub use crate::search::catch_up::{Indexed, index, rebuild_index};
     pub use crate::search::query::{MAX_QUERY_WORDS, Query, parse_query};

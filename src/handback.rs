@@ -1,5 +1,5 @@
-//! The working state of a session, for an agent that compacts by itself: what its summary left out, or what
-//! stands in the summary's place.
+//! The working state of a session as a text, for an agent that compacts its own context. The text supplements the
+//! agent's summary, or replaces it.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -15,34 +15,34 @@ use loopstore_digest::{DigestInput, Digester, loop_label, supplement_headers};
 /// Tokens that are read at most, the newest: an agent waits for the answer.
 const MOST_READ: u64 = 1_000_000;
 
-/// A working state.
+/// The working state of a session.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Handback {
-    /// The text: the plan, errors that are still open, changed files, what a person said to hold, exact
-    /// values.
+    /// The text: the plan, unresolved errors, changed files, a person's lasting instructions, and exact values.
     pub text: String,
-    /// Its tokens.
+    /// The tokens of the text.
     pub tokens: u64,
-    /// The messages that it was made from.
+    /// The number of messages that the text was made from.
     pub messages: usize,
 }
 
-/// Where a working state stands that is made of all that was recorded.
+/// The relation of a working state to the agent's summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stands {
-    /// In place of a summary.
+    /// The working state replaces the summary.
     InPlace,
-    /// Beside a summary that is not known yet: what summaries are likely to leave out.
+    /// The working state supplements a summary that is not known yet: it contains the facts that summaries are likely
+    /// to omit.
     Beside,
 }
 
-/// Makes a text of at most `max_tokens` from the turns that a summary stands for: what an agent is likely to
-/// miss and what nothing in the context says. It is meant to stand beside a summary that another program
-/// wrote. `None` if no turn is hidden, or nothing is missing. Of a long session the newest million tokens are
-/// read.
+/// Returns the working state of the turns that summaries replace, in at most `max_tokens` tokens. It contains the
+/// facts that an agent is likely to need and that the context does not contain. Add it to a summary that another
+/// program wrote. `None` if no turn is hidden, or if nothing is missing. Of a long session only the newest million
+/// tokens are read.
 ///
-/// With `as_of` the context is that of the moment.
+/// With `as_of`, the context at that moment is used.
 ///
 /// ```
 /// use loopstore::handback::handback;
@@ -56,7 +56,7 @@ pub enum Stands {
 /// ```
 ///
 /// # Errors
-/// If the session or the moment is not there, or the store fails.
+/// If the session or the moment does not exist, or the store fails.
 pub fn handback(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -80,8 +80,8 @@ pub fn handback(
     written(store, digester, &hidden, loop_label, max_tokens)
 }
 
-/// Makes a text of at most `max_tokens` from all that was recorded on the way to a session's newest turn. `None`
-/// if there is nothing. Of a long session the newest million tokens are read.
+/// Returns the working state of all turns on the chain of a session's current loop, in at most `max_tokens` tokens.
+/// `None` if the chain has no content for it. Of a long session only the newest million tokens are read.
 ///
 /// ```
 /// use loopstore::handback::{Stands, working_state};
@@ -96,7 +96,7 @@ pub fn handback(
 /// ```
 ///
 /// # Errors
-/// If the session is not there, or the store fails.
+/// If the session does not exist, or the store fails.
 pub fn working_state(
     store: &dyn SessionStore,
     session: &SessionId,

@@ -1,16 +1,26 @@
-//! loopstore keeps the sessions of long-running agents in SQLite, with compaction as an overlay.
+//! loopstore stores the sessions of long-running agents in SQLite, with compaction as an overlay.
 //!
-//! An agent appends what happened, and nothing that it wrote is ever changed. When its context
-//! window fills, a compaction writes *blocks* over loops: what to keep, what to shorten, what to
-//! replace by a summary. The next model call reads through the blocks. A compaction can be undone,
-//! and everything is plain rows that `sqlite3` can query.
+//! An agent appends messages to a session, and loopstore never rewrites a stored message. When the context window
+//! fills, a *compaction* writes *blocks* over the session: a block keeps some turns, shortens others, and replaces
+//! the rest by a summary. The next model call reads the session through the blocks. Each compaction can be undone,
+//! the context of any earlier turn can be built again, and all data are rows that `sqlite3` can query.
 //!
-//! - Originals are never rewritten: triggers refuse it, and each message has a digest.
-//! - A block is an overlay, numbered per loop; undo and redo are rows.
-//! - A turn lands whole or not at all, also after a power loss.
-//! - Every block says what became of each turn that it covers.
-//! - Every attempt leaves an audit row.
-//! - Every database of a released version opens.
+//! # Promises
+//!
+//! - **Originals are immutable.** Triggers reject a change of a stored message, and each message has a digest. Only
+//!   an explicit removal, such as a redaction, takes content out, and it leaves a receipt.
+//! - **Compactions are overlays.** Blocks are numbered per loop. An undo or a redo adds a row and deletes nothing.
+//! - **Appends are atomic.** A turn is stored whole or not at all, also after a power loss.
+//! - **Coverage is recorded.** Each block lists the disposition of each turn that it covers, such as kept, truncated,
+//!   summarised or dropped.
+//! - **Attempts are audited.** Each attempt to compact leaves an audit row, also if it fails or a hook vetoes it. A
+//!   call that finds nothing to compact leaves none.
+//! - **Formats stay readable.** A later version opens each database that a released version wrote.
+//!
+//! # Example
+//!
+//! An agent records a prompt, calls its model, and records the answer. Then it reads an earlier context and begins a
+//! branch.
 //!
 //! ```
 //! # fn model(_: serde_json::Value) -> Result<serde_json::Value, loopstore::Error> {
@@ -33,20 +43,57 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The page below begins with the front door: [`Store`], [`SessionHandle`], [`Policy`], [`Prepared`] and
-//! [`Error`]; [`provider`] reads and writes what providers take and give, and the messages are in
-//! [`model`]. Then come rooms for those who need more, each using only those before it: [`tokens`] counts,
-//! [`compaction`] plans and makes the text, [`compact`] joins that to a store, [`context`] is what the next
-//! model call sees, [`handback`] writes the working state for agents that compact by themselves,
-//! [`search`](mod@search) finds messages. Behind [`extend`] stands the store itself: its
-//! contract for backends, rows, keys and transactions; and what strategies of one's own are made of.
+//! # Modules
 //!
-//! Packages beside this one: `loopstore-transcripts` reads what other agents wrote, `loopstore-export` writes it,
-//! `loopstore-redact` finds secrets, `loopstore-recorder` records agents that emit events, `loopstore-phi` holds
-//! adapters for phi-core, and `loopstore-report` shows a session as one page. For those who run a database there are
-//! `loopstore-verify` (checks), `loopstore-admin` (removals, archives, backups, replays) and `loopstore-copy` (to
-//! another database).
-//! `ARCHITECTURE.md` draws the map.
+//! Most programs need only the types at the top of this page: [`Store`], [`SessionHandle`], [`Policy`], [`Prepared`]
+//! and [`Error`]. The modules are for programs that need more, from plain types to the parts of the store itself:
+//!
+//! | module | content |
+//! | --- | --- |
+//! | [`model`] | messages, loops and sessions |
+//! | [`tokens`] | token counters |
+//! | [`provider`] | conversion of messages from and to the JSON of providers |
+//! | [`compaction`] | the plan of a compaction, and the strategies that make its texts |
+//! | [`context`] | the messages that the next model call sees |
+//! | [`compact`] | compaction of a session in a store; undo, redo, pins and repair |
+//! | [`handback`] | the working state of a session, for agents that compact by themselves |
+//! | [`search`](mod@search) | search for messages, and answers from them |
+//! | [`extend`] | the contract of a backend, its rows, keys and transactions; the parts of strategies |
+//!
+//! # Crates
+//!
+//! | to | use |
+//! | --- | --- |
+//! | read the transcripts of other agents | `loopstore-transcripts` |
+//! | write sessions in the formats of other agents | `loopstore-export` |
+//! | record agents that emit events | `loopstore-recorder` |
+//! | find and replace secrets | `loopstore-redact` |
+//! | show a session as one page | `loopstore-report` |
+//! | check a database | `loopstore-verify` |
+//! | remove, archive, back up or replay sessions | `loopstore-admin` |
+//! | copy sessions to another database | `loopstore-copy` |
+//! | store sessions in PostgreSQL | `loopstore-postgres` |
+//! | store the conversations of rig | `loopstore-rig` |
+//! | store the checkpoints of LangGraph | `loopstore-checkpoints` |
+//! | use phi-core | `loopstore-phi` |
+//! | work in a shell | `loopstore-cli`, the command `loopstore` |
+//!
+//! This crate also exports items of the crates that it is made of: `loopstore-model` (types and plans),
+//! `loopstore-digest` (summaries without a model), `loopstore-summarize` (summaries by a model),
+//! `loopstore-provider`, and `loopstore-core` (the rules for every backend). A program depends on `loopstore` only.
+//! `ARCHITECTURE.md` describes how the crates depend on each other.
+//!
+//! # Features
+//!
+//! All features are off by default.
+//!
+//! | feature | adds |
+//! | --- | --- |
+//! | `http` | summaries by a model over HTTP |
+//! | `sqlcipher` | encrypted databases |
+//! | `tiktoken` | the token counters of OpenAI's models |
+//! | `tokio` | `AsyncStore` and `AsyncSession`, the same calls for async code |
+//! | `toml` | settings from a TOML file |
 
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

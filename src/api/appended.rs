@@ -20,10 +20,10 @@ pub struct Appended {
     pub tokens: u64,
     /// The loops that the messages began, in order.
     pub begun: Vec<LoopId>,
-    /// A sentence for each tool call or result that was completed because it had no id or name, or arguments of
-    /// another type.
+    /// A sentence for each tool call or result whose missing id or name, or arguments of another type, were
+    /// completed.
     pub notes: Vec<String>,
-    /// True if the session had an append of this key before, and nothing was appended now.
+    /// True if the session already had an append under this key; nothing was appended.
     pub duplicate: bool,
 }
 

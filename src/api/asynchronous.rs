@@ -1,4 +1,4 @@
-//! The front door from async code: the same calls, on tokio's pool of blocking threads.
+//! The store and the session handle for async code: the same calls, on tokio's pool of blocking threads.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::model::{
 use crate::search::{Recall, SearchQuery, SearchResults};
 use crate::store::{OpenError, SessionFilter, SessionStore};
 
-/// A [`Store`] for async code: each call runs on the pool of blocking threads, so that a disk or a
-/// strategy never holds up a task. Its calls must be made within a tokio runtime.
+/// A [`Store`] for async code. Each call runs on tokio's pool of blocking threads, so that a disk or a strategy never
+/// blocks a task. The calls must be made within a tokio runtime.
 ///
-/// A future can be dropped safely: before its first poll nothing happens. After that its work continues
-/// in the pool, and its transaction ends in the usual way: a dropped append may have been kept,
-/// whole. A compaction ([`AsyncSession::prepare`], [`AsyncSession::compact`]) that has not begun to commit
-/// is cancelled with its summariser, and no block is written.
+/// A future can be dropped safely. Before its first poll nothing happens. After that its work continues in the pool,
+/// and its transaction commits or rolls back as usual: the append of a dropped future may be stored, but only whole.
+/// A compaction ([`AsyncSession::prepare`], [`AsyncSession::compact`]) that has not begun to commit is cancelled
+/// together with its summariser, and writes no block.
 ///
 /// ```
 /// use loopstore::{AsyncStore, Message};
@@ -59,7 +59,7 @@ impl AsyncStore {
     /// As [`Store::open`].
     ///
     /// # Errors
-    /// As [`Store::open`]; or if the call panics or the runtime shuts down.
+    /// As [`Store::open`]. Also if the call panics or the runtime shuts down.
     pub async fn open(path: impl AsRef<std::path::Path>) -> Result<Self, OpenError> {
         let path = path.as_ref().to_owned();
         let shown = path.clone();
@@ -106,13 +106,14 @@ impl AsyncStore {
         outside(move || store.sessions(&filter)).await
     }
 
-    /// Returns the backend, to be kept beside the store.
+    /// Returns the backend as a shared reference.
     #[doc(hidden)]
     pub fn shared(&self) -> Arc<dyn SessionStore> {
         self.0.shared()
     }
 
-    /// Runs `work` on the pool and returns its result: for all that has no async method here.
+    /// Runs `work` on the pool of blocking threads and returns its result. Use it for calls without an async method
+    /// here.
     ///
     /// # Errors
     /// If `work` panics, or the runtime shuts down.
@@ -124,7 +125,7 @@ impl AsyncStore {
         outside(move || Ok(work(&store))).await
     }
 
-    /// Returns the store, for code that may wait.
+    /// Returns the store, for code that may block its thread.
     pub fn blocking(&self) -> &Store {
         &self.0
     }
@@ -142,7 +143,7 @@ impl AsyncSession {
         self.0.id()
     }
 
-    /// Returns the handle, for code that may wait.
+    /// Returns the handle, for code that may block its thread.
     pub fn blocking(&self) -> &SessionHandle {
         &self.0
     }

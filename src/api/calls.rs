@@ -1,4 +1,4 @@
-//! Tool calls that run outside of the store, and the sub-agents that they start.
+//! The start of tool calls, and the sub-agents that calls start.
 
 use std::ops::ControlFlow;
 
@@ -18,17 +18,17 @@ use crate::store::{
 /// The state of a tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallState {
-    /// It was not started before.
+    /// The call was not started before.
     New {
-        /// Its idempotency key.
+        /// The idempotency key of the call.
         key: String,
     },
-    /// It was started and has no result: its work may have been done or not.
+    /// The call was started and has no result: the tool may have done its work or not.
     Started {
         /// The same idempotency key as before.
         key: String,
     },
-    /// Its result is stored.
+    /// The result of the call is stored.
     Finished(Box<AgentMessage>),
 }
 

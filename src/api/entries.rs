@@ -20,7 +20,7 @@ const MAX_PAGE: u32 = 4_096;
 pub struct Entry {
     /// Its loop.
     pub loop_id: LoopId,
-    /// Its turn, by position from 0; `None` for an extension before the first.
+    /// Its turn, by position from 0; `None` for an extension before the first turn.
     pub turn: Option<u32>,
     /// Its sequence in the loop, from 0.
     pub seq: u32,
@@ -59,7 +59,7 @@ impl EntryRef {
     }
 }
 
-/// A query for stored messages: without filters, all of the handle's line, including extensions.
+/// A query for stored messages. Without filters it selects all messages of the handle's line, including extensions.
 ///
 /// ```
 /// use loopstore::{EntryQuery, Message, Role, Store};
@@ -89,13 +89,14 @@ pub struct EntryQuery {
 }
 
 impl EntryQuery {
-    /// Selects all messages of the handle's line, root first: of each loop the messages before the cut of the next.
+    /// Selects all messages of the handle's line, root first. If the next loop continues from the middle of a loop,
+    /// the messages after that point are left out.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Selects all messages of the session, loop by loop in the order in which these began: including other branches,
-    /// and messages after a cut.
+    /// Selects all messages of the session, loop by loop in the order in which the loops began. These include other
+    /// branches, and messages after the point at which a branch leaves its loop.
     pub fn whole_session() -> Self {
         Self {
             whole_session: true,
@@ -103,7 +104,7 @@ impl EntryQuery {
         }
     }
 
-    /// Selects these messages of one loop, on any line; sequences without a message are skipped.
+    /// Selects the messages `seqs` of one loop, on any line; sequences without a message are skipped.
     pub fn of_loop(loop_id: LoopId, seqs: Range<u32>) -> Self {
         Self {
             of_loop: Some((loop_id, seqs)),
@@ -176,8 +177,8 @@ impl EntryQuery {
 }
 
 impl SessionHandle {
-    /// Returns stored messages in order, including those that a compaction hides: all messages that the context is made
-    /// of, and the extensions. A session that is not there has none.
+    /// Returns stored messages in order, including the messages that a compaction hides, and the extensions. For a
+    /// session that does not exist the list is empty.
     ///
     /// ```
     /// use loopstore::{AgentMessage, EntryQuery, EntryRef, Message, Store};
@@ -196,8 +197,8 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] if a position of the query is no message of the line
-    /// (or session), or the session has no loop of the query; or if the store fails.
+    /// [`Error::NotFound`] if a position of the query is no message of the line (or of the session), or if the
+    /// session does not have the loop of the query. Also if the store fails.
     pub fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>> {
         let found = store::read(self.backend(), |read| {
             let mut entries = match query.last {

@@ -1,4 +1,4 @@
-//! The errors of a store, by what the caller can do about them.
+//! The errors of a store, one variant for each reaction of a caller.
 
 use crate::compact::{BudgetTooSmall, BudgetUnit};
 use crate::context::BuildError;
@@ -10,15 +10,15 @@ use crate::store::{StoreError, key_taken};
 /// The result of a call on a store or session.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of a call on a store or session. Nothing of a write was kept, except with
-/// [`StoreError::Unconfirmed`].
+/// An error of a call on a store or session. A write that fails is not kept, not even a part of it; only after
+/// [`StoreError::Unconfirmed`] may the write be stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A text is not an id.
+    /// A text is not a valid id.
     #[error(transparent)]
     Id(#[from] InvalidId),
-    /// Another writer held the database longer than the timeout; trying again may help.
+    /// Another writer held the database longer than the timeout. A retry may succeed.
     #[error("the database is busy: another writer held it longer than the timeout; try again")]
     Busy,
     /// There is no such session, loop, run, turn or call, or no compaction to undo or redo on the chain of a
@@ -40,17 +40,17 @@ pub enum Error {
         /// When its lease ends if it is not renewed, as ISO-8601 text.
         until: String,
     },
-    /// Other messages were appended under the key; nothing was appended now.
+    /// Other messages were appended under the key earlier. Nothing is appended.
     #[error("{}", key_taken(key, loop_id, seqs))]
     KeyTaken {
         /// The key.
         key: String,
-        /// The loop that holds the last of the messages that were appended under the key.
+        /// The loop with the last of the messages that were appended under the key.
         loop_id: String,
         /// The sequences of these messages in that loop.
         seqs: std::ops::Range<u32>,
     },
-    /// The context does not fit, and no compaction made it smaller.
+    /// The context has more tokens than fit, and no compaction made it smaller.
     #[error("the context has {tokens} tokens, {budget} fit{}", because(reason))]
     NeedsCompaction {
         /// The size of the context.
@@ -60,7 +60,7 @@ pub enum Error {
         /// The reason why the last attempt to compact it failed, if there was one.
         reason: Option<String>,
     },
-    /// The context does not fit for its bytes, and no compaction made it smaller.
+    /// The context has more bytes than the policy allows, and no compaction made it smaller.
     #[error("the context has {bytes} bytes, {budget} fit{}", because(reason))]
     NeedsFewerBytes {
         /// The size of the context.
@@ -77,7 +77,7 @@ pub enum Error {
         needed: u64,
         /// The size that fits.
         budget: u64,
-        /// The unit of both.
+        /// The unit of both sizes.
         unit: BudgetUnit,
     },
     /// The database contains rows that cannot exist; restore a backup.
@@ -89,7 +89,7 @@ pub enum Error {
     /// The search query cannot be read.
     #[error(transparent)]
     Query(crate::search::QueryError),
-    /// The shortest answer to a question does not fit.
+    /// The shortest answer to a question has more tokens than are allowed.
     #[error("an answer needs at least {needed} tokens here, and {given} are allowed")]
     TooFewTokens {
         /// The tokens of the shortest answer.
@@ -101,7 +101,7 @@ pub enum Error {
     #[cfg(feature = "tokio")]
     #[error("a call on the store panicked: {0}")]
     Panicked(String),
-    /// The runtime shut down before an async call began; nothing of it happened.
+    /// The runtime shut down before an async call began; the call had no effect.
     #[cfg(feature = "tokio")]
     #[error("the runtime shut down before the call began")]
     ShutDown,

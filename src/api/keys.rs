@@ -14,7 +14,7 @@ use crate::store::{
 };
 use crate::tokens::TokenCounter;
 
-/// A query for the append keys of a session, in the order of their bytes: without filters, all.
+/// A query for the append keys of a session, in the order of their bytes. Without filters it selects all keys.
 ///
 /// ```
 /// use loopstore::{AgentMessage, KeyQuery, Store};
@@ -48,13 +48,13 @@ impl KeyQuery {
         })
     }
 
-    /// Selects only keys after this one in the order of bytes, in either direction.
+    /// Selects only keys after this one in the order of bytes, also if the list is descending.
     pub fn after(mut self, key: impl Into<String>) -> Self {
         self.0.after = Some(key.into());
         self
     }
 
-    /// Selects only keys before this one in the order of bytes, in either direction.
+    /// Selects only keys before this one in the order of bytes, also if the list is descending.
     pub fn before(mut self, key: impl Into<String>) -> Self {
         self.0.before = Some(key.into());
         self
@@ -84,10 +84,9 @@ pub struct KeyedAppend {
 }
 
 impl SessionHandle {
-    /// Appends several times in one transaction, in order: all of it or, with an error, nothing is kept. A
-    /// part whose key the session has already appends nothing, whatever its messages are, and whether the key came
-    /// with an earlier call or an earlier part: a program that mirrors a log needs the first one to count.
-    /// Returns the result of each part.
+    /// Makes several appends in one transaction, in order, and returns the result of each. If one fails, nothing is
+    /// kept. A part appends nothing if the session already has its key, from an earlier call or an earlier part; the
+    /// messages are not compared. A program that mirrors a log relies on this: the first append under a key counts.
     ///
     /// ```
     /// use loopstore::{EntryQuery, Message, Store};
@@ -101,7 +100,7 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// As [`SessionHandle::append`]; and if a key is empty or longer than 512 bytes.
+    /// As [`SessionHandle::append`]. Also if a key is empty or longer than 512 bytes.
     pub fn append_batch<K, M>(
         &self,
         parts: impl IntoIterator<Item = (Option<K>, M)>,
@@ -122,7 +121,7 @@ impl SessionHandle {
         self.append_parts(parts.collect::<Result<_>>()?, Reuse::Passed)
     }
 
-    /// Returns the result of the append under a key; `None` if there is none.
+    /// Returns the result of the append under a key; `None` if the session has no such key.
     ///
     /// ```
     /// use loopstore::{EntryQuery, Message, Store};
@@ -152,8 +151,8 @@ impl SessionHandle {
         })?)
     }
 
-    /// Lists the appends with keys, in the order of the keys' bytes. The cost depends on the result alone,
-    /// however many others there are. A session that is not there has none.
+    /// Returns the appends with keys, in the order of the keys' bytes. The cost depends on the number of results, not
+    /// on the number of other keys. For a session that does not exist the list is empty.
     ///
     /// # Errors
     /// If the store fails.

@@ -7,7 +7,7 @@ use super::{Error, Result, SessionHandle};
 use crate::model::{CompactionBlock, LoopId, LoopRecord, Session};
 use crate::store::{self, BlockKind, LoopRow, SessionRow, StoreRead, StoreResult, decode};
 
-/// A block of a loop, with its row.
+/// A stored block of a loop, with its run and its state.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StoredBlock {
@@ -15,7 +15,7 @@ pub struct StoredBlock {
     pub generation: u32,
     /// The run that wrote it.
     pub run_id: String,
-    /// Its kind: of the loop that was current, of an earlier one, or of several as a rollup.
+    /// Its kind: a block on the loop that was current, on an earlier loop, or a rollup over several loops.
     pub kind: BlockKind,
     /// True if it is active.
     pub is_active: bool,
@@ -24,8 +24,8 @@ pub struct StoredBlock {
 }
 
 impl SessionHandle {
-    /// Returns the session with its loops, but without their content: no messages, turns,
-    /// events or blocks. [`SessionHandle::load_loop`] reads these, loop by loop.
+    /// Returns the session with its loops, but without the messages, turns, events and blocks of the loops.
+    /// [`SessionHandle::load_loop`] reads these for one loop.
     ///
     /// ```
     /// use loopstore::{Message, Store};
@@ -41,7 +41,7 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// If the session is not there, or the store fails.
+    /// If the session does not exist, or the store fails.
     pub fn load(&self) -> Result<Session> {
         self.loading(|records, row, loops| {
             let mut session = session_record(row, loops)?;
@@ -52,11 +52,11 @@ impl SessionHandle {
         .ok_or_else(|| Error::not_found("session", self.id().as_str()))
     }
 
-    /// Returns the session with all its content, as in its JSON document. Long sessions are large:
-    /// see [`SessionHandle::load`].
+    /// Returns the session with all its content, as in its JSON document. For a long session this is large;
+    /// [`SessionHandle::load`] returns the session without content.
     ///
     /// # Errors
-    /// If the session is not there, or the store fails.
+    /// If the session does not exist, or the store fails.
     pub fn load_whole(&self) -> Result<Session> {
         self.loading(|records, row, loops| {
             let mut session = session_record(row, loops)?;
@@ -76,7 +76,8 @@ impl SessionHandle {
         self.of_loop(loop_id, whole_loop)
     }
 
-    /// Returns the blocks of a loop, oldest first, each as it was made, without the turns after it.
+    /// Returns the blocks of a loop, oldest first. Each block is returned as it was made, without the turns appended
+    /// after it.
     ///
     /// # Errors
     /// If the session has no such loop, or the store fails.
@@ -87,7 +88,7 @@ impl SessionHandle {
     /// Returns a block of a loop by its generation.
     ///
     /// # Errors
-    /// If the session has no such loop, the loop no such block, or the store fails.
+    /// If the session has no such loop, the loop has no such block, or the store fails.
     pub fn block(&self, loop_id: &LoopId, generation: u32) -> Result<StoredBlock> {
         let found = self.of_loop(loop_id, |records, row| {
             stored_blocks(records, row, Some(generation))
@@ -99,8 +100,8 @@ impl SessionHandle {
             .ok_or_else(|| Error::not_found("block", name()))
     }
 
-    /// Returns the active block of a loop; `None` if its originals are shown, or a rollup on a later loop
-    /// replaces it.
+    /// Returns the active block of a loop; `None` if the context shows the originals, or if a rollup on a later loop
+    /// replaces the loop.
     ///
     /// # Errors
     /// If the session has no such loop, or the store fails.

@@ -1,8 +1,8 @@
-//! The front door: a store, the handle of a session, and the context of the next model call.
+//! The store, the handle of a session, and the context of the next model call.
 //!
-//! [`Store`] opens a database, [`Store::session`] names a session in it, and a [`SessionHandle`] appends
-//! to it, prepares the next call, reads back, branches and undoes. The rooms below (rows, transactions,
-//! plans) are not needed here.
+//! [`Store`] opens a database, [`Store::session`] names a session in it, and a [`SessionHandle`] appends messages,
+//! prepares the next model call, reads the history, begins branches and undoes compactions. Rows, transactions and
+//! plans are in lower modules, and are not needed here.
 
 mod appended;
 #[cfg(feature = "tokio")]
@@ -49,7 +49,7 @@ pub use settings::{Settings, SettingsError, StrategyName};
 pub use spec::{LoopSpec, TurnRef};
 pub use summary::SessionSummary;
 
-/// A database of sessions. Clones are the same store.
+/// A database of sessions. Clones refer to the same database.
 ///
 /// ```
 /// use loopstore::{Message, Store};
@@ -70,18 +70,18 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a SQLite database, which is created if it is not there.
+    /// Opens a SQLite database. The file is created if it does not exist.
     ///
     /// # Errors
-    /// If the file is no database of this version, is damaged, or cannot be read.
+    /// If the file is not a database that this version can open, is damaged, or cannot be read.
     pub fn open(path: impl AsRef<Path>) -> std::result::Result<Self, OpenError> {
         Self::options().open(path)
     }
 
-    /// Opens a database in memory, which goes with the last clone of the store.
+    /// Opens a database in memory, which is deleted when the last clone of the store is dropped.
     ///
     /// # Errors
-    /// If SQLite refuses it.
+    /// If SQLite cannot create the database.
     pub fn in_memory() -> std::result::Result<Self, OpenError> {
         Self::options().in_memory()
     }
@@ -91,8 +91,8 @@ impl Store {
         StoreOptions::default()
     }
 
-    /// Returns a session's handle. Nothing is read or written: a session that is not there begins with
-    /// its first append.
+    /// Returns the handle of the session `id`. Nothing is read or written. A session that does not exist is created
+    /// by its first append.
     ///
     /// # Errors
     /// If `id` is empty or longer than 512 bytes.
@@ -105,7 +105,7 @@ impl Store {
         ))
     }
 
-    /// Finds messages by their words, also those that a compaction hides.
+    /// Finds messages by their words, including messages that a compaction hides.
     ///
     /// # Errors
     /// If the query cannot be read, or the store fails.
@@ -122,11 +122,13 @@ impl Store {
         Ok(search(&*self.database, &query.into())?)
     }
 
-    /// Answers a question from stored messages, in at most `tokens` tokens: the best hits of
-    /// [`Store::search`], cut to the lines that answer. [`SessionHandle::recall`] searches one session.
+    /// Answers a question from stored messages, in at most `tokens` tokens. The answer contains the best hits of
+    /// [`Store::search`], cut to the lines around the searched words. [`SessionHandle::recall`] searches one session
+    /// only.
     ///
     /// # Errors
-    /// If the question cannot be read, [`Error::TooFewTokens`], or the store fails.
+    /// [`Error::TooFewTokens`] if the shortest answer does not fit. Also if the question cannot be read, or the store
+    /// fails.
     pub fn recall(&self, question: impl Into<SearchQuery>, tokens: u64) -> Result<Recall> {
         Ok(recall(&*self.database, &question.into(), tokens)?)
     }
@@ -190,20 +192,20 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// Sets the policy of every session that is not given one of its own.
+    /// Sets the policy of each session without a policy of its own.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Sets the token counter of every append, trigger and budget. A database keeps the counter that it
-    /// was created with.
+    /// Sets the token counter of every append, trigger and budget. A database can be opened only with the counter
+    /// that it was created with.
     pub fn counter(mut self, counter: impl TokenCounter + 'static) -> Self {
         self.sqlite = self.sqlite.counter(Arc::new(counter));
         self
     }
 
-    /// Sets the durability of a SQLite database after a power loss.
+    /// Sets the durability of commits to a SQLite database.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.sqlite = self.sqlite.durability(durability);
         self
@@ -221,10 +223,10 @@ impl StoreOptions {
         self
     }
 
-    /// Opens a SQLite database, which is created if it is not there.
+    /// Opens a SQLite database. The file is created if it does not exist.
     ///
     /// # Errors
-    /// As [`Store::open`]; or if the database was written with another counter.
+    /// As [`Store::open`]. Also if the database was written with another counter.
     pub fn open(self, path: impl AsRef<Path>) -> std::result::Result<Store, OpenError> {
         let store = SqliteStore::open_with(path.as_ref(), self.sqlite)?;
         Ok(Store::from(store).with_policy(self.policy))
@@ -241,7 +243,7 @@ impl StoreOptions {
 }
 
 impl Store {
-    /// Returns the store with this policy for every session that is not given one of its own.
+    /// Returns the store with this policy for each session without a policy of its own.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Self {
         let policy = Arc::new(policy);

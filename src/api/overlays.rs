@@ -1,4 +1,4 @@
-//! The overlays of a session, which can be undone: compactions, whoever makes them, and pins.
+//! The overlays of a session, which can be undone: compactions and pins.
 
 use super::SessionHandle;
 use super::entries::EntryRef;
@@ -13,12 +13,12 @@ use crate::model::{AgentMessage, Json, LoopId, SealingProvider, Time};
 use crate::store::{self, StoreError};
 
 impl SessionHandle {
-    /// Compacts as requested: the end of the line if the request has no leaf.
-    /// [`Policy::request`](crate::Policy::request) begins with this handle's policy.
+    /// Compacts the chain of the requested leaf, or of the end of the line if the request has no leaf.
+    /// [`Policy::request`](crate::Policy::request) returns a request with the settings of a policy.
     ///
     /// # Errors
-    /// If the session or the loop is not there, or the store fails. If the strategy fails, the report has the
-    /// outcome `failed`.
+    /// If the session or the loop does not exist, or the store fails. A strategy that fails is no error: the report
+    /// has the outcome `failed`.
     pub fn compact(&self, request: &CompactRequest) -> Result<CompactReport> {
         let leaf = match &request.leaf {
             Some(leaf) => leaf.clone(),
@@ -36,7 +36,7 @@ impl SessionHandle {
     /// Undoes the last active compaction of the line.
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound) if there is none; or if the store fails.
+    /// [`Error::NotFound`](crate::Error::NotFound) if there is no such compaction. Also if the store fails.
     pub fn undo(&self) -> Result<FlipReport> {
         Ok(crate::compact::undo(
             self.backend(),
@@ -48,7 +48,7 @@ impl SessionHandle {
     /// Reactivates the compaction that was undone last.
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound) if there is none; or if the store fails.
+    /// [`Error::NotFound`](crate::Error::NotFound) if there is no such compaction. Also if the store fails.
     pub fn redo(&self) -> Result<FlipReport> {
         Ok(crate::compact::redo(
             self.backend(),
@@ -57,11 +57,11 @@ impl SessionHandle {
         )?)
     }
 
-    /// Recovers a session whose provider rejects, or has lost, a compaction of its own:
-    /// undoes it and compacts the originals as requested; see [`repair_session`].
+    /// Recovers a session whose provider rejects, or has lost, its own compaction. Undoes that compaction and
+    /// compacts the originals as requested; see [`repair_session`].
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound) if there is no session; or if the store fails.
+    /// [`Error::NotFound`](crate::Error::NotFound) if the session does not exist. Also if the store fails.
     pub fn repair(&self, request: &CompactRequest) -> Result<RepairReport> {
         let leaf = match &request.leaf {
             Some(leaf) => leaf.clone(),
@@ -74,18 +74,18 @@ impl SessionHandle {
         Ok(repair_session(self.backend(), self.id(), &request)?)
     }
 
-    /// Records a compaction that a provider made on request (OpenAI's `responses.compact`), in place of
-    /// everything on the line through one message: `messages` are the result of the provider. Messages after that
-    /// one follow them (with all of its turn, if the turn is the first of its loop and has later messages). The compaction
-    /// counts in contexts for that provider ([`Policy::provider`](crate::Policy::provider)); every other provider
-    /// reads the originals, and [`SessionHandle::undo`] undoes it. Returns the run's id.
+    /// Records a compaction that a provider made on request, such as OpenAI's `responses.compact`, and returns the id
+    /// of the run. In contexts for that provider ([`Policy::provider`](crate::Policy::provider)), `messages`, the
+    /// result of the provider, replace everything on the line up to and including one message; later messages follow
+    /// them. If the turn of that message is the first of its loop and has later messages, the whole turn follows.
+    /// Every other provider reads the originals. [`SessionHandle::undo`] undoes the compaction.
     ///
-    /// A compaction that a provider makes while it answers is recorded by appending the answer.
+    /// Do not record a compaction that a provider makes within an answer: appending the answer records it.
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound) if there is no such session; if `messages` hold no
-    /// compaction of the provider, the message is not on the line any more, or no turn was over before it; or
-    /// if the store fails.
+    /// [`Error::NotFound`](crate::Error::NotFound) if the session does not exist. Also if `messages` contain no
+    /// compaction of the provider, if the message is no longer on the line, if no turn was complete before the
+    /// message, or if the store fails.
     ///
     /// ```
     /// use loopstore::provider::{self, Form};
@@ -160,16 +160,16 @@ impl SessionHandle {
     /// Pins messages of the line: every later compaction keeps them word for word.
     ///
     /// # Errors
-    /// If they are not there, or the store fails.
+    /// If the messages do not exist, or the store fails.
     pub fn pin(&self, of: PinRef) -> Result<PinReport> {
         let request = self.pin_request(of)?;
         Ok(crate::compact::pin(self.backend(), self.id(), &request)?)
     }
 
-    /// Removes pins.
+    /// Removes pins: the next compaction treats the messages like any others.
     ///
     /// # Errors
-    /// If nothing there is pinned, or the store fails.
+    /// If none of these messages is pinned, or the store fails.
     pub fn unpin(&self, of: PinRef) -> Result<PinReport> {
         let request = self.pin_request(of)?;
         Ok(crate::compact::unpin(self.backend(), self.id(), &request)?)
@@ -178,7 +178,7 @@ impl SessionHandle {
     /// Returns the pins of the line.
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound) if there is no such session; or if the store fails.
+    /// [`Error::NotFound`](crate::Error::NotFound) if the session does not exist. Also if the store fails.
     pub fn pins(&self) -> Result<Vec<Pin>> {
         let leaf = self.leaf_or_not_found()?;
         let list = crate::compact::pins(self.backend(), self.id(), Some(&leaf))?;

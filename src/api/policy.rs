@@ -11,8 +11,8 @@ use crate::compaction::{
 use crate::context::SystemPrompts;
 use crate::model::SealingProvider;
 
-/// The policy of an agent's compactions: the model's window, the turns that are kept word for word, and
-/// the strategy that makes the text in place of the rest. [`Settings`](crate::Settings) reads one from a file.
+/// The policy of an agent's compactions: the window of the model, the turns that are kept word for word, and the
+/// strategy that makes the text that replaces the other turns. [`Settings`](crate::Settings) reads one from a file.
 ///
 /// ```
 /// use loopstore::{KeepRecent, Policy};
@@ -37,13 +37,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Returns the default policy for a window of so many tokens, including the system prompt and the tools.
+    /// Returns the default policy for a window of `window` tokens, which includes the system prompt and the tools.
     pub fn new(window: u64) -> Self {
         Self::default().window(window)
     }
 
-    /// Returns the default policy for the window of a model, from [`ModelWindows`]. With a
-    /// table of its own a program calls `Policy::new(windows.of(model)?)`.
+    /// Returns the default policy for the window of a model, from [`ModelWindows`]. A program with its own table of
+    /// windows calls `Policy::new(windows.of(model)?)`.
     ///
     /// # Errors
     /// If the model is not known.
@@ -57,15 +57,15 @@ impl Policy {
         self
     }
 
-    /// Sets the tokens of the system prompt and the tools in the window. A system prompt that requests
-    /// begin with counts at least its own tokens, also without this.
+    /// Sets the tokens of the system prompt and the tools in the window. If the recorded system prompt has more
+    /// tokens, its tokens are used.
     pub fn system_tokens(mut self, tokens: u64) -> Self {
         self.window.system_prompt_tokens = tokens;
         self
     }
 
-    /// Sets the system prompts that requests for a provider may begin with: unless set, the newest one that
-    /// the agent appended itself.
+    /// Sets the system prompts that requests for a provider may begin with. The default is the newest one that the
+    /// agent appended itself.
     ///
     /// ```
     /// use loopstore::context::SystemPrompts;
@@ -91,8 +91,8 @@ impl Policy {
         self.system_prompts
     }
 
-    /// Sets the provider that contexts go to. A compaction of its own, which only it can read, then replaces
-    /// everything before it; without a provider, and for every other one, the originals are read.
+    /// Sets the provider that contexts are sent to. A compaction that this provider made, and that only it can read,
+    /// then replaces all messages before it. Without a provider, and for any other provider, the originals are read.
     ///
     /// ```
     /// use loopstore::provider::{self, Form};
@@ -115,14 +115,14 @@ impl Policy {
         self
     }
 
-    /// Limits the messages to so many bytes of JSON: providers limit the body of a request, and images fill it
-    /// before they fill the window.
+    /// Sets the most bytes of JSON of the messages. Providers limit the body of a request, and images reach that
+    /// limit before the window is full.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.window.max_context_bytes = Some(bytes);
         self
     }
 
-    /// Sets when a context is compacted, and down to which size.
+    /// Sets the policy that decides when a context is compacted, and to which size.
     pub fn trigger(mut self, policy: CompactionPolicy) -> Self {
         self.config.policy = policy;
         self
@@ -140,51 +140,51 @@ impl Policy {
         self
     }
 
-    /// Sets the loops from which turns are kept at the end.
+    /// Sets the loops from which turns are kept at the end: the current loop, or the chain.
     pub fn recent_window(mut self, window: RecentWindow) -> Self {
         self.config.recent_window = window;
         self
     }
 
-    /// Sets the earlier loops in the scope of a compaction.
+    /// Sets the scope: the number of earlier loops that a compaction includes.
     pub fn scope(mut self, scope: CompactionScope) -> Self {
         self.config.compaction_scope = scope;
         self
     }
 
-    /// Sets the treatment of the loops before the scope.
+    /// Sets the treatment of the loops before the scope: skip them, or cover them by a rollup.
     pub fn older_loops(mut self, older_loops: OlderLoops) -> Self {
         self.config.older_loops = older_loops;
         self
     }
 
-    /// Sets the tokens that the summary of a loop may have: a quarter of the target of a compaction, at
-    /// least 2,000, unless set. The first summary of a loop may then fill the room that the kept turns leave.
+    /// Sets the most tokens of the summary of a loop. The default is a quarter of the target of a compaction, at
+    /// least 2,000; with the default, the first summary of a loop may fill the tokens that the kept turns leave free.
     pub fn max_summary_tokens(mut self, tokens: u64) -> Self {
         self.summary_tokens = Some(tokens);
         self
     }
 
-    /// Sets the tokens that the summary of all older loops may have: as many as the summary of a loop unless set.
+    /// Sets the most tokens of the summary of all older loops. The default is that of the summary of a loop.
     pub fn max_rollup_tokens(mut self, tokens: u64) -> Self {
         self.rollup_tokens = Some(tokens);
         self
     }
 
-    /// Sets the number of lines that are left of each tool output in the turns kept at the end.
+    /// Sets the most lines of each tool output in the turns kept at the end.
     pub fn tool_output_lines(mut self, lines: usize) -> Self {
         self.config.tool_output_max_lines = lines;
         self
     }
 
-    /// Sets the strategy, which makes the text in place of turns that are not kept.
+    /// Sets the strategy, which makes the text that replaces turns.
     pub fn strategy(mut self, strategy: impl BlockCompactionStrategy + 'static) -> Self {
         self.config.block_strategy = Some(Arc::new(strategy));
         self
     }
 
-    /// Sets a model that writes the text. If it fails, the digest, which needs no model, is used, and the audit
-    /// row has the error.
+    /// Sets a model that writes the text. If the model fails, the digest, which needs no model, makes the text, and
+    /// the audit row has the error.
     pub fn summarizer(self, summarizer: impl Summarizer + 'static) -> Self {
         self.strategy(SummarizeCompaction::new(Arc::new(summarizer)))
     }
@@ -195,7 +195,7 @@ impl Policy {
         self
     }
 
-    /// Returns the request of one compaction under this policy, to change what is particular to it.
+    /// Returns a request for one compaction under this policy; the caller can change its fields.
     pub fn request(&self) -> CompactRequest {
         let mut config = self.config.clone();
         // Lines of answers are as many as the original's, whatever the window.

@@ -9,15 +9,17 @@ use crate::context::Context;
 use crate::model::AgentMessage;
 use crate::provider::{self, Form, ProviderError, ProviderRequest};
 
-/// The context of the next model call: it fits the policy's window.
+/// The context of the next model call, which fits the policy's window.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Prepared {
-    /// The context. The handle keeps it for the next call: dropping this one before spares a copy.
+    /// The context. The handle keeps the context for the next call; if this value is dropped before that call, no
+    /// copy is made.
     pub context: Arc<Context>,
     /// The attempts to compact it, in order; empty if none was needed.
     pub compactions: Vec<CompactReport>,
-    /// The size with which the trigger was evaluated, before any compaction, and its source.
+    /// The size of the context with which the policy was evaluated, before any compaction, and the source of that
+    /// size.
     pub asked_about: ContextTokens,
 }
 
@@ -38,7 +40,7 @@ impl Prepared {
         &self.context.messages
     }
 
-    /// Returns the messages of a request to a provider, as [`provider::write`](crate::provider::write).
+    /// Returns the messages of a request to a provider, as [`provider::write`](crate::provider::write) does.
     ///
     /// # Errors
     /// As [`provider::write`](crate::provider::write).
@@ -63,8 +65,9 @@ impl Prepared {
         provider::write(form, &self.context)
     }
 
-    /// Returns the request of [`Prepared::to`] without the reasoning that only the form's provider can read, for a provider that cannot
-    /// decrypt it any more; see [`ProviderRequest::without_reasoning`].
+    /// Returns the request of [`Prepared::to`] without the reasoning that only the form's provider can read. Use it
+    /// if the provider reports that it cannot decrypt the reasoning any more; see
+    /// [`ProviderRequest::without_reasoning`].
     ///
     /// # Errors
     /// As [`provider::write`](crate::provider::write).

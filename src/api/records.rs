@@ -1,8 +1,8 @@
-//! A stored session as the types of the interchange form: what an export writes and a program loads.
+//! A stored session as the types of the interchange form, for exports and for programs that load a session.
 //!
-//! A block in a loop's record is the one that is active on the loop: seen from the current loop, if that continues
-//! the whole loop, else from the loop itself. The form has neither tails nor rollups, so a block
-//! includes the turns after it, and a loop that a rollup covers has an empty block.
+//! The record of a loop has the block that is active on the loop. If the current loop continues the whole loop, that
+//! is the block active for the current loop, else the block active for the loop itself. The form has neither tails
+//! nor rollups. So a block includes the turns after it, and a loop that a rollup covers has an empty block.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -162,7 +162,7 @@ impl<'a> SessionRecords<'a> {
         })
     }
 
-    /// Returns the active block of a loop, if it is one of its own.
+    /// Returns the active block of a loop, if the block is on that loop.
     pub fn active(&self, row: &LoopRow) -> Option<BlockKey> {
         match self.overlays.get(&row.key) {
             Some(Overlay::Block(block)) => Some(block.key),
@@ -186,8 +186,7 @@ impl<'a> SessionRecords<'a> {
         Ok(record)
     }
 
-    /// Returns the record of a loop without its messages: with its status, turns and
-    /// events, and its active block.
+    /// Returns the record of a loop with its status, turns, events and active block, but without messages.
     pub fn loop_record(&self, row: &LoopRow) -> StoreResult<LoopRecord> {
         let meta = self.read.loop_meta(row.key)?;
         let mut record = self.outline(row)?;

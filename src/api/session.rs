@@ -1,4 +1,4 @@
-//! The handle of a session: the operations of an agent.
+//! The handle of a session, with the operations of an agent.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,14 +24,14 @@ use crate::store::append::{free_loop_id, set_status};
 use crate::store::session::{self, Fork, SessionLabels};
 use crate::store::{self, SessionKey, SessionStore, StoreError, StoreRead, StoreResult};
 
-/// A session: one agent's history. Clones are the same handle.
+/// The handle of a session, which is the history of one agent. Clones share the state of the handle.
 ///
-/// A handle follows one line of loops: the session's current loop when it was first used, then the loops that
-/// continue it. A fork has a handle of its own, and the other one stays on its line.
+/// A handle follows one line of loops: the loop that was current when the handle was first used, and the loops that
+/// continue that loop. A fork returns a handle for its own line; the original handle keeps its line.
 ///
-/// Turns and loops begin by themselves. A turn is one model call with its inputs and its tool results: an
-/// answer joins the turn that has none yet, else it begins one; a result joins the turn of its call. A
-/// loop is a prompt and everything until the agent stops: a user message begins one if the model has
+/// An append begins new turns and loops as needed. A turn is one model call with its inputs and its tool results. An
+/// answer joins the last turn if that turn has no answer, else the answer begins a turn; a result joins the turn of
+/// its call. A loop is a prompt and everything until the agent stops. A user message begins a loop if the model has
 /// answered and no call is open.
 ///
 /// ```
@@ -90,7 +90,8 @@ impl SessionHandle {
         &self.store
     }
 
-    /// Gives the session a title, which lists show in place of its first prompt.
+    /// Sets the title of the session, which lists show in place of the first prompt. A session that does not exist is
+    /// created.
     ///
     /// ```
     /// use loopstore::extend::SessionFilter;
@@ -109,7 +110,7 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// If the store fails. The session begins with it if it is not there.
+    /// If the store fails.
     pub fn set_title(&self, title: impl Into<String>) -> Result<()> {
         self.label(SessionLabels {
             title: Some(title.into()),
@@ -117,10 +118,10 @@ impl SessionHandle {
         })
     }
 
-    /// Sets the folder that the session's agent works in.
+    /// Sets the folder that the session's agent works in. A session that does not exist is created.
     ///
     /// # Errors
-    /// If the store fails. The session begins with it if it is not there.
+    /// If the store fails.
     pub fn set_project(&self, folder: impl Into<String>) -> Result<()> {
         self.label(SessionLabels {
             project: Some(folder.into()),
@@ -154,13 +155,14 @@ impl SessionHandle {
         }))
     }
 
-    /// Appends messages: all of them or, with an error, none. When it returns they are durable. The session
-    /// and its first loop begin with the first append.
+    /// Appends messages: all of them, or none if the append fails. The messages are durable when `append` returns.
+    /// The first append creates the session and its first loop.
     ///
-    /// A message with a turn id of the loop that it goes to keeps it; any other is put into its turn.
+    /// A message whose turn id names the loop that the message is appended to keeps that id. The turn of any other
+    /// message is derived from the order of the messages.
     ///
     /// # Errors
-    /// If another program drives the loop, the database is busy, or the store refuses.
+    /// If another program holds the lease of the loop, the database is busy, or the store fails.
     pub fn append<I>(&self, messages: I) -> Result<Appended>
     where
         I: IntoIterator,
@@ -169,9 +171,9 @@ impl SessionHandle {
         self.append_named(None, messages.into_iter().map(Into::into).collect())
     }
 
-    /// Appends messages once: if the session has an append of these messages under this key, nothing is
-    /// appended, and the result of that append is returned. For callers that do not know if an interrupted append
-    /// was kept. A message that was redacted since counts as the same.
+    /// Appends messages once. If the session has an append of these messages under this key, nothing is appended, and
+    /// the result of that append is returned. Use it if an append was interrupted and may have been stored. A message
+    /// that was redacted since then counts as equal.
     ///
     /// ```
     /// use loopstore::{Message, Store};
@@ -185,8 +187,8 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// As [`SessionHandle::append`]; [`Error::KeyTaken`] if other messages were appended under the key; and if
-    /// the key is empty or longer than 512 bytes.
+    /// As [`SessionHandle::append`]. [`Error::KeyTaken`] if other messages were appended under the key. Also if the
+    /// key is empty or longer than 512 bytes.
     pub fn append_once<I>(&self, key: &str, messages: I) -> Result<Appended>
     where
         I: IntoIterator,
@@ -203,10 +205,11 @@ impl SessionHandle {
         done.ok_or_else(|| StoreError::Invalid("an append returned no result".into()).into())
     }
 
-    /// Begins a loop explicitly; the loop that ran is completed. Appends begin loops by themselves.
+    /// Begins a loop, and marks the last loop of the line as completed if it is running. Appends begin loops without
+    /// this call.
     ///
     /// # Errors
-    /// If the session has a loop of this id, another program drives the loop that ran, or the store fails.
+    /// If the session has a loop with this id, another program holds the lease of the last loop, or the store fails.
     pub fn begin_loop(&self, spec: LoopSpec) -> Result<LoopId> {
         let (key, id) = store::write(self.backend(), |write| {
             let LineEnd { session, leaf } = match self.line.find(write, &self.id)? {
@@ -233,10 +236,10 @@ impl SessionHandle {
         Ok(id)
     }
 
-    /// Ends the last loop of the handle's line. A user message after that begins the next.
+    /// Ends the last loop of the handle's line with this status. The next user message begins another loop.
     ///
     /// # Errors
-    /// If there is none, another program drives it, or the store fails.
+    /// If the line has no loop, another program holds the lease of the loop, or the store fails.
     pub fn end_loop(&self, status: LoopStatus) -> Result<()> {
         let leaf = self.leaf_or_not_found()?;
         Ok(store::write(self.backend(), |write| {
@@ -248,8 +251,9 @@ impl SessionHandle {
         })?)
     }
 
-    /// Records that a tool call is about to run, so that a restart finds it. The key is the same each time the
-    /// call is started: a tool can use it as an idempotency key. Appending the result finishes the call.
+    /// Records that a tool call is about to run, so that a program that restarts finds the call. The returned key is
+    /// the same each time the call is started; a tool can use it as an idempotency key. Appending the result finishes
+    /// the call.
     ///
     /// ```
     /// use loopstore::{CallState, Json, Message, Store};
@@ -266,16 +270,16 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the line has no such call; or if the store fails.
+    /// [`Error::NotFound`] if the line has no such call. Also if the store fails.
     pub fn start_call(&self, call_id: &str) -> Result<CallState> {
         calls::start(self.backend(), &self.line, &self.id, call_id)
     }
 
-    /// Begins or continues the session of a sub-agent that a tool call starts; both sessions refer to
-    /// each other.
+    /// Returns the handle of the session `id` of a sub-agent that a tool call starts, and links the two sessions. A
+    /// session that does not exist is created.
     ///
     /// # Errors
-    /// If `id` is no id, the line has no such call, or the store fails.
+    /// If `id` is not a valid id, the line has no such call, or the store fails.
     pub fn child(&self, call_id: &str, id: impl AsRef<str>) -> Result<Self> {
         let id = SessionId::new(id.as_ref())?;
         calls::spawn(self.backend(), &self.line, &self.id, call_id, &id)?;
@@ -283,8 +287,8 @@ impl SessionHandle {
         Ok(Self::new(self.store.clone(), id, policy))
     }
 
-    /// Returns the tool calls that wait for their results, in order: the agent runs them next. A call is not open
-    /// if a prompt or a later answer follows it, or its loop has ended: it can get no result any more.
+    /// Returns the tool calls that wait for their results, in order; the agent runs them next. A call that can get no
+    /// result any more is not open: a prompt or a later answer follows it, or its loop has ended.
     ///
     /// ```
     /// use loopstore::{Json, Message, Store};
@@ -305,8 +309,8 @@ impl SessionHandle {
         Ok(self.context()?.open_calls().into_iter().cloned().collect())
     }
 
-    /// Builds the context of the next model call, without changing anything; empty if the session is not
-    /// there.
+    /// Builds the context of the next model call. Nothing is written. For a session that does not exist the context
+    /// is empty.
     ///
     /// # Errors
     /// If the store fails.
@@ -327,11 +331,11 @@ impl SessionHandle {
         )?)
     }
 
-    /// Builds the context that the next model call would have had at an earlier point: later appends, compactions
-    /// and undos do not count.
+    /// Builds the context that the next model call would have had at an earlier point. Later appends, compactions and
+    /// undos are ignored.
     ///
     /// # Errors
-    /// If the session, loop, turn or run is not there, or the store fails.
+    /// If the session, loop, turn or run does not exist, or the store fails.
     pub fn context_as_of(&self, at: AsOf) -> Result<Context> {
         let options = BuildOptions {
             as_of: Some(at),
@@ -346,8 +350,8 @@ impl SessionHandle {
         )?)
     }
 
-    /// Answers a question from the messages of the session, in at most `tokens` tokens: for an agent that needs
-    /// content which its context does not contain any more. The shortest answer takes about 100 tokens.
+    /// Answers a question from the messages of the session, in at most `tokens` tokens. With it, an agent reads
+    /// content that its context no longer contains. The shortest answer takes about 100 tokens.
     ///
     /// ```
     /// use loopstore::{Message, Store};
@@ -363,7 +367,7 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// As [`Store::recall`]. The answer of a session that is not there is empty.
+    /// As [`Store::recall`]. A session that does not exist is no error: the answer is empty.
     pub fn recall(&self, question: &str, tokens: u64) -> Result<Recall> {
         let query = SearchQuery {
             session: Some(self.id.clone()),
@@ -375,27 +379,28 @@ impl SessionHandle {
         }
     }
 
-    /// Returns, in at most `max_tokens`, the working state that the summaries of the context leave out of their
-    /// turns: to be put beside a summary that another program wrote. `None` if nothing is missing.
+    /// Returns the working state of the turns that the context replaces by summaries, as far as the summaries leave
+    /// it out, in at most `max_tokens` tokens. Add it to a summary that another program wrote. `None` if nothing is
+    /// missing.
     ///
     /// # Errors
-    /// If the session is not there, or the store fails.
+    /// If the session does not exist, or the store fails.
     pub fn handback(&self, max_tokens: u64) -> Result<Option<Handback>> {
         Ok(handback(self.backend(), &self.id, None, max_tokens)?)
     }
 
-    /// Returns the context of the next model call within the policy's window, compacted if the policy says
-    /// so.
+    /// Returns the context of the next model call. The context fits the policy's window, and is compacted if the
+    /// policy requires it.
     ///
     /// # Errors
-    /// [`Error::BudgetTooSmall`] if not even the last turn fits, [`Error::NeedsCompaction`] if a compaction
-    /// that was needed failed or was refused; or if the store fails.
+    /// [`Error::BudgetTooSmall`] if not even the last turn fits. [`Error::NeedsCompaction`] if a necessary compaction
+    /// failed or was vetoed. Also if the store fails.
     pub fn prepare(&self) -> Result<Prepared> {
         self.prepare_by(CompactTrigger::Policy, CancelFlag::new())
     }
 
-    /// Returns the context as [`SessionHandle::prepare`] does, after the provider rejected the request or cut its
-    /// answer for length: compacts without evaluating the policy.
+    /// Returns the context as [`SessionHandle::prepare`] does, but compacts without evaluating the policy. Use it
+    /// after the provider rejected a request, or cut an answer, for length.
     ///
     /// # Errors
     /// As [`SessionHandle::prepare`].
@@ -403,8 +408,8 @@ impl SessionHandle {
         self.prepare_by(CompactTrigger::Length, CancelFlag::new())
     }
 
-    /// Returns the context as [`SessionHandle::prepare`] does, for any trigger, and until `cancel` is set: a call
-    /// that was cancelled commits nothing that had not begun to commit.
+    /// Returns the context as [`SessionHandle::prepare`] does, for any trigger, and with a flag that cancels the
+    /// call. A cancelled call commits no compaction that had not begun to commit.
     ///
     /// # Errors
     /// As [`SessionHandle::prepare`].
@@ -437,9 +442,9 @@ impl SessionHandle {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hides the session from lists, search and recall: frameworks call it delete. Its id may be used again; the
-    /// next append to this handle begins a new session. Nothing is removed: the session stays under an id of its
-    /// own, which is returned, and [`SessionHandle::unhide`] brings it back.
+    /// Hides the session from lists, search and recall; use it where a framework deletes a session. Nothing is
+    /// removed: the session is kept under a new id, which is returned, and [`SessionHandle::unhide`] shows it again.
+    /// The former id is free: the next append to this handle creates a new session.
     ///
     /// ```
     /// use loopstore::{Message, Store};
@@ -456,8 +461,8 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it is not there; if it is hidden already, another program drives it, or the
-    /// store fails.
+    /// [`Error::NotFound`] if the session does not exist. Also if the session is hidden already, another program
+    /// holds a lease of it, or the store fails.
     pub fn hide(&self) -> Result<SessionId> {
         Ok(store::write(self.backend(), |write| {
             let key = session_key(write, &self.id)?;
@@ -465,11 +470,11 @@ impl SessionHandle {
         })?)
     }
 
-    /// Brings a hidden session back under an id that is free, and returns its handle.
+    /// Shows a hidden session again under the id `id`, which no other session may have, and returns its handle.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it is not there; if `id` is no id or that of another session, it is not hidden,
-    /// or the store fails.
+    /// [`Error::NotFound`] if the session does not exist. Also if `id` is not a valid id or belongs to another
+    /// session, if the session is not hidden, or if the store fails.
     pub fn unhide(&self, id: impl AsRef<str>) -> Result<Self> {
         let id = SessionId::new(id.as_ref())?;
         store::write(self.backend(), |write| {
@@ -480,10 +485,10 @@ impl SessionHandle {
         Ok(Self::new(self.store.clone(), id, policy))
     }
 
-    /// Returns a handle whose line ends in this loop: for a branch that was begun before, say.
+    /// Returns a handle whose line ends in this loop, for instance the loop of an earlier branch.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the session has no such loop; or if the store fails.
+    /// [`Error::NotFound`] if the session has no such loop. Also if the store fails.
     pub fn at_loop(&self, loop_id: &LoopId) -> Result<Self> {
         let key = store::read(self.backend(), |read| {
             let session = session_key(read, &self.id)?;
@@ -494,8 +499,8 @@ impl SessionHandle {
         Ok(self.on(LoopLineage::at(key, loop_id.clone())))
     }
 
-    /// Begins a branch after a complete turn, or within a turn after one of its messages, and returns its
-    /// handle. It is one row; nothing is copied.
+    /// Begins a branch after a complete turn, or after a message within a turn, and returns the handle of the branch.
+    /// The branch is one row; no message is copied.
     ///
     /// ```
     /// use loopstore::{Message, Store, TurnRef};
@@ -509,7 +514,7 @@ impl SessionHandle {
     /// ```
     ///
     /// # Errors
-    /// If there is no such turn, it is still in flight, or the store fails.
+    /// If the turn does not exist, the turn is still in flight, or the store fails.
     pub fn fork_at(&self, at: TurnRef) -> Result<Self> {
         // The branch becomes the session's current loop; this handle stays where it is.
         self.leaf()?;

@@ -20,8 +20,8 @@ use crate::compaction::{
 };
 use crate::context::SystemPrompts;
 
-/// Settings from a file: a model's window, and the options of compactions. Missing settings are as in
-/// [`Policy::default`].
+/// The settings of a policy, as read from a file: the window of a model, and the options of compactions. A missing
+/// setting has the value of [`Policy::default`].
 ///
 /// ```
 /// use loopstore::{KeepRecent, Settings};
@@ -45,10 +45,10 @@ pub struct Settings {
     pub policy: Option<CompactionPolicy>,
     /// Parameters of the policy, by the names of its fields.
     pub policy_param: BTreeMap<String, Number>,
-    /// The window in tokens, system prompt included; wins over `model`.
+    /// The window in tokens, system prompt included; takes precedence over `model`.
     #[serde(deserialize_with = "positive")]
     pub max_tokens: Option<u64>,
-    /// Bytes of JSON that the messages may have.
+    /// The most bytes of JSON of the messages.
     #[serde(deserialize_with = "positive")]
     pub max_bytes: Option<u64>,
     /// Tokens of the system prompt and the tools.
@@ -56,10 +56,10 @@ pub struct Settings {
     /// The system prompts that requests for a provider may begin with: `appended` (default), `all` or `none`.
     #[serde(deserialize_with = "word")]
     pub system_prompts: Option<SystemPrompts>,
-    /// The model whose window it is.
+    /// The model whose window is used if `max_tokens` is not set.
     pub model: Option<String>,
-    /// Windows of models in tokens, by the beginnings of their names; they join those that
-    /// [`ModelWindows`] knows.
+    /// Windows of models in tokens, by the beginnings of the models' names, in addition to the windows in
+    /// [`ModelWindows`].
     #[serde(deserialize_with = "windows")]
     pub models: BTreeMap<String, u64>,
     /// Turns kept word for word from the start of the current loop.
@@ -67,16 +67,16 @@ pub struct Settings {
     /// The turns kept at the end: a number of turns, or `user-turns:N`, `messages:N`.
     #[serde(deserialize_with = "word")]
     pub keep_recent: Option<KeepRecent>,
-    /// Tokens that the summary of a loop may have.
+    /// The most tokens of the summary of a loop.
     pub max_summary_tokens: Option<u64>,
-    /// Tokens that the rollup of older loops may have.
+    /// The most tokens of the rollup of older loops.
     pub max_rollup_tokens: Option<u64>,
-    /// Lines left of each tool output in the turns kept at the end.
+    /// The most lines of each tool output in the turns kept at the end.
     pub tool_output_lines: Option<usize>,
     /// The earlier loops in scope: `fixed:N` or `token-budget`.
     #[serde(deserialize_with = "word")]
     pub scope: Option<CompactionScope>,
-    /// The treatment of the loops before these: `skip` or `rollup`.
+    /// The treatment of the loops before the scope: `skip` or `rollup`.
     #[serde(deserialize_with = "word")]
     pub older_loops: Option<OlderLoops>,
     /// The loops from which turns are kept at the end: `loop` or `chain`.
@@ -87,7 +87,7 @@ pub struct Settings {
     pub strategy: Option<StrategyName>,
 }
 
-/// The name of a strategy, which makes the text in place of turns that are not kept.
+/// The name of a strategy, which makes the text that replaces turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StrategyName {
     /// One line for each answer.
@@ -127,17 +127,17 @@ pub enum SettingsError {
     /// The text is not TOML, or has an unknown key.
     #[error("{}line {line}: {reason}", prefix(path.as_deref()))]
     Invalid {
-        /// The file, if it came from one.
+        /// The file, if the text was read from one.
         path: Option<PathBuf>,
         /// The line, from 1.
         line: usize,
         /// The reason.
         reason: String,
     },
-    /// The policy has no such parameter, or not of this value.
+    /// The policy has no such parameter, or does not accept the value.
     #[error("{reason}")]
     Parameter {
-        /// The name as it was given.
+        /// The name of the parameter.
         name: String,
         /// The reason.
         reason: String,
@@ -156,8 +156,8 @@ fn prefix(path: Option<&Path>) -> String {
 }
 
 impl Settings {
-    /// Returns these settings, completed by those of `below`. A window or a model given
-    /// here replaces both of `below`. Parameters belong to their policy: another policy given here uses none of
+    /// Returns these settings, with missing values taken from `below`. If a window or a model is set here, neither is
+    /// taken from `below`. Parameters belong to a policy: if another policy is set here, no parameter is taken from
     /// `below`.
     #[must_use]
     pub fn or(self, below: Self) -> Self {
@@ -192,7 +192,7 @@ impl Settings {
         }
     }
 
-    /// Returns the window in tokens: `max_tokens`, else the window of the model; `None` without either.
+    /// Returns the window in tokens: `max_tokens`, else the window of `model`; `None` if neither is set.
     ///
     /// # Errors
     /// If the model is not known.
@@ -209,12 +209,11 @@ impl Settings {
         }
     }
 
-    /// Returns the policy that these settings describe. Without a window it has 128,000 tokens, 64,000 with
-    /// the policy `target`.
+    /// Returns the policy that these settings describe. If no window is set, the window is 128,000 tokens, or 64,000
+    /// with the policy `target`.
     ///
     /// # Errors
-    /// If the model or a parameter of the policy is not known, or if a strategy needs what settings do not
-    /// hold.
+    /// If the model or a parameter of the policy is not known, or if the strategy needs a summariser.
     pub fn policy(&self) -> Result<Policy, SettingsError> {
         let usual = CompactionConfig::of(self.trigger()?);
         let max_context_tokens = self.window()?.unwrap_or(match usual.policy {

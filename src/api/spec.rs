@@ -9,7 +9,7 @@ pub struct TurnRef {
     pub loop_id: LoopId,
     /// The turn.
     pub turn: u32,
-    /// The last of its messages that counts, by its sequence in the loop; the whole turn if `None`.
+    /// The last message of the turn to include, by its sequence in the loop; the whole turn if `None`.
     pub seq: Option<u32>,
 }
 
@@ -32,7 +32,7 @@ impl TurnRef {
     }
 }
 
-/// The options of a loop that is begun explicitly.
+/// The options of a new loop, for [`SessionHandle::begin_loop`](crate::SessionHandle::begin_loop).
 ///
 /// ```
 /// use loopstore::{LoopId, LoopSpec, Message, Store};
@@ -69,13 +69,13 @@ impl LoopSpec {
         }
     }
 
-    /// Sets its id; the next free `loop-N` if not given.
+    /// Sets the id of the loop; the default is the next free `loop-N`.
     pub fn id(mut self, id: LoopId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// Sets the kind of its continuation.
+    /// Sets the relation of the loop to its parent.
     pub fn kind(mut self, kind: ContinuationKind) -> Self {
         self.kind = Some(kind);
         self

@@ -14,7 +14,7 @@ pub struct SessionSummary {
     pub session_id: SessionId,
     /// The agent.
     pub agent_id: Option<String>,
-    /// Its own title, else its first prompt.
+    /// The title that was set, else the first prompt.
     pub title: Option<String>,
     /// Its first prompt, as a line.
     pub prompt: Option<String>,
@@ -26,7 +26,7 @@ pub struct SessionSummary {
     pub created_at: Option<String>,
     /// ISO-8601 text.
     pub last_active_at: Option<String>,
-    /// The time since it is hidden, as ISO-8601 text; `None` if it is not.
+    /// The time at which the session was hidden, as ISO-8601 text; `None` if it is not hidden.
     pub hidden_at: Option<String>,
     /// The loop last appended to or begun.
     pub current_loop: Option<LoopId>,
@@ -36,7 +36,7 @@ pub struct SessionSummary {
     pub turns: u64,
     /// Messages of all loops, without extensions.
     pub messages: u64,
-    /// Tokens of these.
+    /// Tokens of these messages.
     pub tokens: u64,
     cursor: SessionCursor,
 }
@@ -76,7 +76,8 @@ impl SessionSummary {
 }
 
 impl Store {
-    /// Lists sessions, last active first; hidden sessions only if the filter selects them.
+    /// Returns the sessions that match a filter, last active first. Hidden sessions are included only if the filter
+    /// selects them.
     ///
     /// ```
     /// use loopstore::{Message, SessionFilter, Store};
@@ -111,7 +112,7 @@ impl SessionHandle {
         Ok(found.is_some())
     }
 
-    /// Returns the session as lists show it; `None` if it is not there.
+    /// Returns the session as lists show it; `None` if the session does not exist.
     ///
     /// ```
     /// use loopstore::{Message, Store};

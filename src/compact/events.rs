@@ -22,7 +22,7 @@ pub struct CompactionStarted {
     pub trigger: String,
     /// The name of the strategy.
     pub strategy: String,
-    /// The size that the trigger was evaluated with, and its source.
+    /// The size of the context with which the trigger was evaluated, and the source of that size.
     pub asked_about: ContextTokens,
     /// Tokens of the context.
     pub tokens_before: u64,
@@ -30,7 +30,7 @@ pub struct CompactionStarted {
     pub bytes_before: u64,
     /// Messages of the context.
     pub messages_before: u64,
-    /// When, as ISO-8601 text.
+    /// The time of the event, as ISO-8601 text.
     pub timestamp: String,
 }
 
@@ -52,7 +52,7 @@ pub struct CompactionEnded {
     pub messages_before: u64,
     /// Messages of the context after, or as it would have been.
     pub messages_after: u64,
-    /// When, as ISO-8601 text.
+    /// The time of the event, as ISO-8601 text.
     pub timestamp: String,
 }
 
@@ -61,7 +61,7 @@ pub struct CompactionEnded {
 pub enum Decision {
     /// Compact.
     Proceed,
-    /// Do not compact, for this reason. The run is stored as vetoed.
+    /// Do not compact, for this reason. The run is recorded as vetoed.
     Veto(String),
 }
 
@@ -98,8 +98,8 @@ pub trait CompactionHook: Send + Sync {
         Decision::Proceed
     }
 
-    /// Called after the audit row is written, and after an import that brought a compaction of another tool. Nothing
-    /// can be changed any more: a panic here ends with this call.
+    /// Called after the audit row is written, and after an import that contains a compaction of another tool. The
+    /// hook cannot change the outcome; a panic in it is caught.
     fn after(&self, _: &CompactionEnded) {}
 }
 
@@ -126,8 +126,8 @@ impl Hooks {
         self.0.is_empty()
     }
 
-    /// Calls each hook; one that panics keeps nothing from the others or from who compacts. Returns what
-    /// one of them panicked with. What was written stays.
+    /// Calls each hook after the end of a compaction. A panic in a hook is caught, and the other hooks are still
+    /// called. Returns the message of one of the panics, if there was one.
     #[doc(hidden)]
     pub fn after(&self, event: &CompactionEnded) -> Option<String> {
         let panics = self

@@ -1,4 +1,4 @@
-//! Undo and redo: a row of its own makes a run inactive, or active again.
+//! Undo and redo of runs. Each adds a row that makes a run inactive, or active again.
 
 use std::ops::ControlFlow;
 
@@ -15,9 +15,9 @@ use crate::store::{
 /// The run to undo or redo.
 #[derive(Clone, Debug, Default)]
 pub struct FlipRequest {
-    /// The leaf; the session's current loop if not given.
+    /// The leaf; the session's current loop if `None`.
     pub leaf: Option<LoopId>,
-    /// The run; if not given, the last one that can be flipped.
+    /// The run; if `None`, the last run that can be undone or redone.
     pub run: Option<String>,
     /// The reason, stored with the row.
     pub reason: Option<String>,
@@ -36,11 +36,11 @@ pub struct FlipReport {
     pub tokens_after: u64,
 }
 
-/// Takes the last run that is live from the leaf out of force, or the one named; also after
-/// further turns.
+/// Undoes the last run that is live from the leaf, or the run that the request names. A run can be undone after
+/// further turns too.
 ///
 /// # Errors
-/// If there is no such run, or the store fails.
+/// If there is no such run, or if the store fails.
 ///
 /// # Examples
 /// ```
@@ -69,11 +69,11 @@ pub fn undo(
     flip(store, session, request, false)
 }
 
-/// Puts back the run of the newest undo that counts from the leaf, unless a run was committed
-/// after it, or the run named.
+/// Redoes the run of the newest undo that counts from the leaf, or the run that the request names. Without a named
+/// run, nothing can be redone if a run was committed after the undo.
 ///
 /// # Errors
-/// If there is no such run, or the store fails.
+/// If there is no such run, or if the store fails.
 ///
 /// # Examples
 /// ```

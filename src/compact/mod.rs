@@ -1,14 +1,14 @@
-//! Joins compaction to a store: plan from a snapshot, run the strategy with no transaction open,
-//! commit by comparing.
+//! Compaction of sessions in a store: a plan from a snapshot, a strategy that runs with no transaction open, and a
+//! commit that compares the snapshot with the present state.
 //!
-//! An attempt is one try: [`CompactRequest`] → `Snapshot` (the chain in one read transaction) → for
-//! each `FallbackStep` a `CompactionCandidate` (plan, texts, blocks; nothing written)
-//! until one fits → a run with its blocks, in one transaction → [`CompactReport`].
-//! [`compact_session_loops`] is the only place that tries again, and `fallback` the only one that takes the next step.
+//! An attempt is one try: [`CompactRequest`] → `Snapshot` (the chain in one read transaction) → for each
+//! `FallbackStep` a `CompactionCandidate` (plan, texts, blocks; nothing written) until one fits → a run with its
+//! blocks, in one transaction → [`CompactReport`]. Only [`compact_session_loops`] repeats an attempt, and only
+//! `fallback` takes the next step.
 //!
-//! The commit compares the active blocks of the chain with those of the snapshot. If they are the same, it
-//! writes run, blocks, replacement messages and coverage; if not, only the run, as a conflict. An
-//! append never conflicts: turns that were appended meanwhile follow the blocks.
+//! The commit compares the active blocks of the chain with those of the snapshot. If both are equal, it writes the
+//! run, the blocks, their messages and their coverage; else it writes only the run, with the outcome `conflict`. An
+//! append never causes a conflict: turns that were appended meanwhile follow the blocks.
 
 mod candidate;
 mod check;
@@ -71,14 +71,14 @@ use texts::Texts;
 
 /// Compacts the chain of a leaf: evaluates the trigger, then makes one run.
 ///
-/// The current loop gets a block of up to three sections, and each earlier loop in scope gets a block with a
-/// summary. Content that does not fit the policy's target is given up step by step. Every attempt
-/// that was needed leaves a run as its audit row. A strategy that fails, or a budget
-/// that nothing can fit, gives a report with the outcome `failed`, not an error. If the strategy, a
-/// hook or the token counter panics, the attempt leaves a failed run, and a second attempt uses the default strategy.
+/// The current loop gets a block of up to three sections, and each earlier loop in scope gets a block with a summary.
+/// If the result does not fit the policy's target, content is removed step by step. Every attempt that was needed
+/// leaves a run as its audit row. If the strategy fails, or if not even the last turn fits, the report has the
+/// outcome `failed`, and no error is returned. If the strategy, a hook or the token counter panics, the attempt
+/// leaves a failed run, and a second attempt uses the default strategy.
 ///
 /// # Errors
-/// If the session or the loop is not there, or the store fails.
+/// If the session or the loop does not exist, or the store fails.
 ///
 /// # Examples
 /// ```

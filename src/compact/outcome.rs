@@ -8,7 +8,8 @@ use crate::store::Outcome;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactOutcome {
-    /// There was nothing to do; [`CompactReport::not_needed`](super::CompactReport) has the reason. It leaves no run.
+    /// There was nothing to do, and no run is recorded; [`CompactReport::not_needed`](super::CompactReport) has the
+    /// reason.
     NotNeeded,
     /// The blocks are active.
     Committed,
@@ -30,7 +31,7 @@ pub enum NotNeeded {
     Trigger,
     /// The plan leaves every loop as it is.
     Unchanged,
-    /// A run on this leaf tried the very same in vain.
+    /// An earlier run on this leaf tried the same plan without success.
     TriedBefore {
         /// The run.
         run: String,

@@ -1,7 +1,7 @@
 //! Pins: messages that every later compaction keeps word for word.
 //!
-//! A pin, and its end, is a row of its own, made at a point as an undo is. It changes what the next compaction
-//! writes, and nothing that was written.
+//! Pinning and unpinning add a row each, which counts from a point of a chain as an undo does. A pin affects the next
+//! compaction; blocks that are already written stay unchanged.
 
 use std::ops::ControlFlow;
 
@@ -14,14 +14,15 @@ use crate::store::{
     self, Cut, LoopRow, PinRow, Point, SessionRow, SessionStore, StoreError, StoreRead, StoreResult,
 };
 
-/// A message of a turn, or those of it that a person or the agent wrote.
+/// A reference to one message of a turn, or to all messages of the turn that a person or the agent wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinRef {
     /// The loop.
     pub loop_id: LoopId,
     /// The turn, by position from 0.
     pub turn: u32,
-    /// The message, by its sequence in the loop.
+    /// The message, by its sequence in the loop; if `None`, all messages of the turn that a person or the agent
+    /// wrote.
     pub seq: Option<u32>,
 }
 
@@ -49,8 +50,8 @@ impl PinRef {
 pub struct PinRequest {
     /// The messages.
     pub of: PinRef,
-    /// The leaf from where it is made. If not given: the session's current loop if the message is on its
-    /// chain, else the message's own loop.
+    /// The leaf at which the pins are recorded. If `None`: the session's current loop if the message is on its chain,
+    /// else the message's own loop.
     pub leaf: Option<LoopId>,
 }
 
@@ -59,15 +60,15 @@ pub struct PinRequest {
 pub struct PinReport {
     /// The session.
     pub session_id: SessionId,
-    /// The leaf from where it was made.
+    /// The leaf at which the pins were recorded.
     pub leaf_loop_id: LoopId,
     /// `pinned` or `unpinned`.
     pub outcome: &'static str,
-    /// The messages, including those that were pinned or unpinned before.
+    /// The messages, including those that were already pinned or unpinned.
     pub messages: Vec<PinChange>,
 }
 
-/// A message that was pinned, or no longer is.
+/// A message of a request to pin or unpin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PinChange {
     /// The loop.
@@ -80,7 +81,7 @@ pub struct PinChange {
     pub changed: bool,
 }
 
-/// The messages that are pinned as seen from a leaf.
+/// The pinned messages of the chain of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PinList {
     /// The session.
@@ -102,11 +103,11 @@ pub struct Pin {
     pub seq: u32,
     /// `user`, `assistant` or `toolResult`.
     pub role: &'static str,
-    /// Whose words it is: `human`, `agent` or `harness`.
+    /// The author of the message: `human`, `agent` or `harness`.
     pub author: &'static str,
     /// Tokens of the message.
     pub tokens: u64,
-    /// When it was pinned, as ISO-8601 text.
+    /// The time at which the message was pinned, as ISO-8601 text.
     pub created_at: String,
     /// Its first words, on one line.
     pub text: String,
@@ -118,7 +119,7 @@ const MOST_TEXT: usize = 100;
 /// Pins messages: every later compaction keeps them word for word.
 ///
 /// # Errors
-/// If the session, the loop or the message is not there, nothing of the turn can be pinned, or the store
+/// If the session, the loop or the message does not exist, the turn has no message that can be pinned, or the store
 /// fails.
 ///
 /// # Examples
@@ -148,11 +149,11 @@ pub fn pin(
     change(store, session, request, true)
 }
 
-/// Takes pins back: from the next compaction on the messages are like any others. Without a sequence, those
-/// of all messages of the turn.
+/// Removes pins: the next compaction treats the messages like any others. A reference without a sequence removes the
+/// pins of all messages of the turn.
 ///
 /// # Errors
-/// If the session, the loop or the message is not there, nothing there is pinned, or the store fails.
+/// If the session, the loop or the message does not exist, none of these messages is pinned, or the store fails.
 pub fn unpin(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -161,10 +162,10 @@ pub fn unpin(
     change(store, session, request, false)
 }
 
-/// Returns what is pinned as seen from a leaf: the session's current loop if none is given.
+/// Returns the pinned messages of the chain of a leaf; the leaf is the session's current loop if `None`.
 ///
 /// # Errors
-/// If the session or the loop is not there, or the store fails.
+/// If the session or the loop does not exist, or the store fails.
 pub fn pins(
     store: &dyn SessionStore,
     session: &SessionId,

@@ -1,4 +1,4 @@
-//! A preview of a compaction: its messages, without a run. For callers that hand the conversation on.
+//! A preview of a compaction: its messages, without a run.
 
 use std::cell::RefCell;
 
@@ -15,11 +15,11 @@ use crate::context::messages_with;
 use crate::model::{AgentMessage, SessionId};
 use crate::store::{self, SessionStore};
 
-/// Returns the messages of the next model call after such a compaction. Nothing is written, no
-/// hook is called, and the trigger is not evaluated: the policy only limits the size of the result.
+/// Returns the messages that the next model call would have after this compaction. Nothing is written, no hook is
+/// called, and the trigger is not evaluated; the policy only limits the size of the result.
 ///
 /// # Errors
-/// If the session or the loop is not there, the strategy fails, or not even the last turn fits.
+/// If the session or the loop does not exist, the strategy fails, or not even the last turn fits.
 ///
 /// # Examples
 /// ```

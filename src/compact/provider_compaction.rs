@@ -1,4 +1,4 @@
-//! The compactions of providers, as runs.
+//! The runs of compactions that providers make.
 //!
 //! Such a run has one block, active in contexts for its provider alone. A compaction that the provider made within
 //! an answer stays in its message: the block keeps that message's turn from there on and covers everything before.
@@ -104,7 +104,7 @@ pub struct CompactedExtent {
 /// and before it.
 ///
 /// # Errors
-/// If there is no message that it could replace, the last of them is not on the chain any more, or the store fails.
+/// If there is no message to replace, if the last of these messages is no longer on the chain, or if the store fails.
 pub fn record_provider_compaction(
     write: &mut dyn StoreWrite,
     counter: &dyn TokenCounter,

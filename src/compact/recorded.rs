@@ -24,11 +24,11 @@ pub struct RecordedRun {
     pub started_at: Time,
     /// The duration in milliseconds.
     pub duration_ms: u64,
-    /// The record of its maker.
+    /// The record of the tool or provider that made the compaction.
     pub record: Json,
 }
 
-/// The result of a compaction that is recorded.
+/// The result of a compaction that is to be recorded.
 pub struct RecordedResult {
     /// The blocks of the run.
     pub blocks: Vec<NewBlock>,
@@ -39,8 +39,8 @@ pub struct RecordedResult {
 }
 
 impl RecordedRun {
-    /// Writes the run, made after so many turns of a loop, with its blocks; returns its event. Sizes are
-    /// those of the contexts that `view` sees.
+    /// Writes the run with its blocks, as made after `turns` turns of the leaf, and returns the event of its end. The
+    /// sizes are those of the contexts under `view`.
     ///
     /// # Errors
     /// If the store fails.

@@ -1,4 +1,4 @@
-//! Repairs a session whose provider rejects its own compaction, or has lost it.
+//! The repair of a session whose provider rejects its own compaction, or has lost it.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -25,14 +25,13 @@ use crate::store::{
 pub struct RepairReport {
     /// The session.
     pub session_id: String,
-    /// The compactions of providers that were undone, newest first.
+    /// The ids of the runs that were undone, newest first.
     pub undone: Vec<String>,
-    /// The run that compacted the originals in their place; `None` if nothing was undone, or the originals
-    /// need no compaction.
+    /// The run that compacted the originals; `None` if nothing was undone, or if the originals need no compaction.
     pub run_id: Option<String>,
     /// The number of undone compactions whose originals were never stored: their content is lost.
     pub missing: u64,
-    /// The location of the originals, if they are not on the chain: an earlier import still has them.
+    /// The location of the originals, if an earlier import has them on another chain.
     pub originals: Option<OriginalsLocation>,
     /// The report of the compaction of the originals.
     #[serde(skip)]
@@ -48,16 +47,16 @@ impl RepairReport {
     }
 }
 
-/// Recovers a session whose provider rejects or has lost its own compaction: undoes the
-/// compactions of providers that are live from the leaf, of `request.provider` or of all, and compacts the
-/// originals as `request` says. Without such a compaction nothing is done.
+/// Recovers a session whose provider rejects or has lost its own compaction. Undoes the compactions of
+/// `request.provider`, or of all providers if it is `None`, that are live from the leaf, and compacts the originals
+/// as `request` specifies. If there is no such compaction, nothing is done.
 ///
-/// If a transcript was rewritten so that it begins with the compaction, the originals are the messages that
-/// the session had before, or that an earlier import of the same file brought: they are compacted where they
-/// are, and what their chain then shows takes the place of the compaction.
+/// If a transcript was rewritten so that it begins with the compaction, the originals are on another chain: earlier
+/// messages of the session, or messages of an earlier import of the same file. They are compacted on that chain, and
+/// the messages that the chain then shows replace the compaction.
 ///
 /// # Errors
-/// If the session or the loop is not there, or the store fails.
+/// If the session or the loop does not exist, or the store fails.
 ///
 /// # Examples
 /// ```

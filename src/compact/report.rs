@@ -79,7 +79,7 @@ impl Serialize for CoverageCounts {
 pub struct BlockReport {
     /// The loop.
     pub loop_id: LoopId,
-    /// Its number on the loop; `None` if it was not written.
+    /// The number of the block on the loop; `None` if the block was not written.
     pub generation: Option<u32>,
     /// The kind of the block.
     pub kind: BlockKind,
@@ -111,7 +111,7 @@ impl Serialize for BlockReport {
 /// The report of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactReport {
-    /// The run; `None` if it left no row.
+    /// The id of the run; `None` if the attempt left no row.
     pub run: Option<String>,
     /// The outcome.
     pub outcome: CompactOutcome,
@@ -119,9 +119,9 @@ pub struct CompactReport {
     pub not_needed: Option<NotNeeded>,
     /// The name of the strategy.
     pub strategy: String,
-    /// The last fallback that it needed.
+    /// The last step of the fallback that the attempt needed.
     pub fallback: Option<String>,
-    /// The size that the trigger was evaluated with, and its source. All other sizes are estimates.
+    /// The size of the context with which the trigger was evaluated, and its source. All other sizes are estimates.
     pub asked_about: ContextTokens,
     /// The context before.
     pub before: Size,
@@ -131,20 +131,20 @@ pub struct CompactReport {
     pub blocks: Vec<BlockReport>,
     /// The duration in milliseconds.
     pub duration_ms: u64,
-    /// What the summarisers reported: tokens, model, calls and milliseconds.
+    /// The usage that the summarisers reported: tokens, model, calls and milliseconds.
     pub usage: Option<Json>,
     /// The error.
     pub error: Option<String>,
     /// The effective configuration, if a fallback made it differ from the one that was
     /// requested.
     pub reached: Option<Json>,
-    /// Set if the run could not give up enough, or a run before tried the same.
+    /// The sizes, if not even the smallest context fits, in this run or in an earlier run with the same plan.
     pub too_small: Option<BudgetTooSmall>,
-    /// True if the last turn waits for an answer or for tool results: it is never compacted.
+    /// True if the last turn waits for an answer or for tool results. Such a turn is never compacted.
     pub in_flight: bool,
 }
 
-/// Not even the last turn fits.
+/// The error if not even the last turn fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not even the last turn fits: {needed} {unit} are needed, {budget} fit; use a larger window"
@@ -154,7 +154,7 @@ pub struct BudgetTooSmall {
     pub needed: u64,
     /// The size that fits.
     pub budget: u64,
-    /// The unit of both.
+    /// The unit of both sizes.
     pub unit: BudgetUnit,
 }
 

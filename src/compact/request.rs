@@ -12,36 +12,36 @@ pub enum CompactTrigger {
     /// The policy, if it fires.
     #[default]
     Policy,
-    /// The provider stopped its answer for length: the policy is not evaluated.
+    /// The provider rejected a request, or cut an answer, for length. The policy is not evaluated.
     Length,
-    /// The user: the policy is not evaluated, the plan is made as if no block were active, and the
-    /// gain is measured against the originals.
+    /// A request of the user. The policy is not evaluated, the plan is made as if no block were active, and the gain
+    /// is measured against the originals.
     Force,
 }
 
 /// The chain to compact, and the policy, strategy and hooks to use.
 #[derive(Clone, Debug)]
 pub struct CompactRequest {
-    /// The leaf; the session's current loop if not given.
+    /// The leaf; the session's current loop if `None`.
     pub leaf: Option<LoopId>,
-    /// The provider that the contexts go to: its own compaction counts when the trigger evaluates the size of the
-    /// context. The originals are compacted all the same.
+    /// The provider that the contexts are sent to. The trigger evaluates the size of the context with that provider's
+    /// own compaction; the compaction still reads the originals.
     pub provider: Option<SealingProvider>,
     /// The policy.
     pub config: CompactionConfig,
     /// The window.
     pub window: ContextConfig,
-    /// The strategy that is used if [`config`](Self::config) names none, and in place of a strategy that fails: the
-    /// digest, unless set.
+    /// The strategy that is used if [`config`](Self::config) names none, or if the strategy fails. The default is the
+    /// digest.
     pub default_strategy: Arc<dyn BlockCompactionStrategy>,
     /// The trigger.
     pub trigger: CompactTrigger,
-    /// Only report the plan; nothing is written and no hook is called.
+    /// True to only report the plan: nothing is written, and no hook is called.
     pub dry_run: bool,
     /// The hooks to call before and after.
     pub hooks: Hooks,
-    /// Set by the caller to cancel the compaction: a running summariser is cancelled, and nothing is committed that had
-    /// not begun to commit.
+    /// The flag with which the caller cancels the compaction. A running summariser is cancelled, and the compaction
+    /// is not committed unless the commit had begun.
     pub cancel: CancelFlag,
 }
 

@@ -1,5 +1,5 @@
-//! Attempts that are under way. One that calls code of users, or leaves the process, is noted before it
-//! does: killed, it leaves a trace, which the next compaction of the session closes.
+//! Attempts in progress. An attempt that calls code of users, or another process, is recorded before the call. If the
+//! process is killed, an open row is left, which the next compaction of the session closes.
 
 use std::cell::RefCell;
 
@@ -78,10 +78,10 @@ impl OpenRow {
 /// The loop under which the leases of attempts are stored; no loop has this key.
 const NO_LOOP: LoopKey = LoopKey(0);
 
-/// Closes the attempts of a session, or of all, whose process is gone; returns their ids.
+/// Closes the attempts of a session, or of all sessions, whose process has ended, and returns the ids of their runs.
 ///
 /// # Errors
-/// If the store refuses; those before are then closed.
+/// If the store fails; attempts before the error are closed.
 #[doc(hidden)]
 pub fn close_interrupted(
     store: &dyn SessionStore,

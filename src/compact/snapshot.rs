@@ -39,8 +39,7 @@ pub enum TokenSource {
     /// The store's [`TokenCounter`](crate::TokenCounter).
     #[default]
     Estimate,
-    /// The model's provider, up to the last answer that it reported usage for; what came after is
-    /// estimated.
+    /// The model's provider, up to the last answer with reported usage. The messages after that answer are estimated.
     Reported,
 }
 

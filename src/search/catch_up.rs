@@ -28,9 +28,8 @@ pub struct Indexed {
     pub total: u64,
 }
 
-/// Indexes all messages that are not indexed yet; quick if there are none.
-/// `progress` is called after each transaction. Other threads and processes can record between
-/// them; what they add meanwhile is left to the next time.
+/// Indexes all messages that are not indexed yet. `progress` is called after each transaction. Other threads and
+/// processes can append between the transactions; the next call indexes these messages.
 ///
 /// # Errors
 /// If the store cannot be read or written, or the index is damaged. Messages indexed before stay indexed.
@@ -64,7 +63,7 @@ pub(super) fn bring_up_to_date(
     catch_up(store, progress)
 }
 
-/// Rebuilds the index, even a damaged one.
+/// Rebuilds the index, even if it is damaged.
 ///
 /// # Errors
 /// If the store cannot be read or written.

@@ -21,7 +21,7 @@ const WORD: usize = 24;
 /// A message as readable text: a heading, and a text that can be cut.
 #[derive(Debug, Default)]
 pub struct ReadableText {
-    /// Its role on one line, for a result with its tool and call.
+    /// The role of the message on one line; for a result also its tool and call.
     pub heading: String,
     /// Its blocks, each on a line of its own: texts word for word, arguments of calls as names and
     /// values.
@@ -131,7 +131,7 @@ pub struct WindowLimits {
     pub bytes: usize,
 }
 
-/// Returns the parts of a text around some places: in order, apart from each other.
+/// Returns the parts of a text around some places, in order and without overlap.
 pub fn windows(
     text: &str,
     places: impl IntoIterator<Item = Range<usize>>,
@@ -196,10 +196,11 @@ fn end_of_word(text: &str, is_end: bool) -> usize {
     }
 }
 
-/// Returns the end of the longest beginning of `range` that fits: behind the last line that does, or
-/// within one that is too long by itself; `None` if not a character fits.
+/// Returns the end of the longest beginning of `range` that fits: the end of the last line that fits, or a position
+/// within the first line if that line is too long. `None` if no character fits.
 ///
-/// Only what was tried is returned, so it also fits by a counter that counts a longer text as less.
+/// The returned beginning itself was counted, so the result is right also for a counter that returns less for a
+/// longer text.
 pub fn fitting(
     text: &str,
     range: Range<usize>,
@@ -245,7 +246,7 @@ pub fn fitting(
     Some(whole.find(|at| fits(start..*at)).unwrap_or(good))
 }
 
-/// Returns a name from outside for a heading: on one line, and shortened.
+/// Returns a name for a heading: on one line, and shortened.
 pub fn name(text: &str) -> String {
     let mut shown = one_line(text, MAX_NAME);
     if text.chars().nth(MAX_NAME).is_some() {
@@ -254,8 +255,8 @@ pub fn name(text: &str) -> String {
     shown
 }
 
-/// Returns a text with `> ` before each of its lines. A heading of this program never begins so: whatever a
-/// stored text contains, no line of it passes for a heading, or for text of another speaker.
+/// Returns a text with `> ` before each line. No heading begins with `> `, so a line of a stored text cannot be taken
+/// for a heading or for the text of another speaker.
 ///
 /// ```
 /// use loopstore::search::quote_lines;
@@ -291,7 +292,7 @@ fn ends_line(c: char) -> bool {
     )
 }
 
-/// Returns the first characters of a text on one line; control characters are written out.
+/// Returns the first `most` characters of a text on one line, with control characters escaped.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for c in text.chars().take(most) {

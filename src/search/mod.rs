@@ -1,14 +1,12 @@
 //! Search for messages and sessions by their text, including messages that a compaction hid.
 //!
-//! A query is read into terms. The index narrows them down to some messages, whose texts are read,
-//! compared and scored together with the messages around them. Words and stems are made here for every
-//! backend, and the score depends only on texts and on the number of messages with a word: so the order is the same
-//! on all of them.
+//! A query is parsed into terms. The index selects candidate messages; their texts are read, compared with the query,
+//! and scored together with the messages around them. The words and stems are the same for every backend, and a score
+//! depends only on texts and on the number of messages with a word. So all backends return the same order.
 //!
-//! Recording never writes the index: a search lets it catch up first, in transactions of its own.
-//! Messages that are not indexed (the store is read-only or busy, or messages are appended meanwhile) are
-//! read directly, so a message is found as soon as it is recorded. Every hit is compared
-//! with the stored text.
+//! An append never writes the index. A search first indexes new messages, in transactions of its own. Messages that
+//! are not indexed, because the store is read-only or busy or because they were just appended, are read directly. So
+//! a message is found as soon as it is appended. Every hit is compared with the stored text.
 
 mod candidates;
 pub(crate) mod catch_up;
@@ -62,13 +60,13 @@ use crate::store::{self, Disposition, SessionStore, StoreError};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct SearchQuery {
-    /// A question, or what must occur: see [`parse_query`].
+    /// A question, or terms that must occur; see [`parse_query`] for the syntax.
     pub text: String,
     /// Only messages of this session.
     pub session: Option<SessionId>,
     /// Only sessions that were imported from this format.
     pub source: Option<String>,
-    /// Only sessions whose project folder has this in its path; case does not matter.
+    /// Only sessions whose project folder contains this text in its path, in upper or lower case.
     pub project: Option<String>,
     /// Only messages of this role.
     pub role: Option<Role>,
@@ -76,9 +74,10 @@ pub struct SearchQuery {
     pub tool: Option<String>,
     /// Only messages of this time or later, in milliseconds since the epoch.
     pub since: Option<i64>,
-    /// Only messages of this time or earlier.
+    /// Only messages of this time or earlier, in milliseconds since the epoch.
     pub until: Option<i64>,
-    /// Only messages that the context does not hold, or only those that it holds.
+    /// If `true`, only messages that the context does not contain; if `false`, only messages that the context
+    /// contains.
     pub hidden: Option<bool>,
     /// The number of hits to return; 20 if `None`.
     pub limit: Option<usize>,
@@ -127,25 +126,26 @@ pub struct SearchHit {
     pub created_at: Option<Time>,
     /// The matching words with their surroundings; in JSON the words are between `«` and `»`.
     pub snippet: Snippet,
-    /// The score, which includes the messages around it; more is better. Scores of different queries cannot
-    /// be compared. 0 beyond the most promising messages, which alone are ranked.
+    /// The score, which includes the messages around the hit; more is better. Scores of different queries cannot be
+    /// compared. Only the most promising messages are ranked; other hits have the score 0.
     pub score: f64,
-    /// The share of the query in one passage of it, from 0 to 1; a rare word counts more than a common
-    /// one. If the best hits have a low share of a question, the store probably has no answer.
+    /// The share of the query that one passage of the message contains, from 0 to 1; a rare word counts more than a
+    /// common one. If even the best hits have a low relevance, the store probably has no answer.
     pub relevance: f64,
-    /// True if the context does not contain it: the context of the session's current loop, or for a message
-    /// that is not on its chain the context of its own loop. An extension is in no context.
+    /// True if the context does not contain the message. The context is that of the session's current loop, or that
+    /// of the message's own loop if the message is not on the chain of the current loop. An extension is in no
+    /// context.
     pub hidden: bool,
-    /// The run whose block covers it.
+    /// The run whose block covers the message.
     pub run_id: Option<String>,
-    /// The loop of this block: a later loop for a rollup.
+    /// The loop of this block; for a rollup a later loop than that of the message.
     pub block_loop_id: Option<LoopId>,
     /// The generation of this block on that loop.
     pub generation: Option<u32>,
     /// The disposition of the message in that block.
     #[serde(serialize_with = "disposition_name")]
     pub disposition: Option<Disposition>,
-    /// Messages further down with nearly the same text.
+    /// The other hits with nearly the same text, which are not listed again.
     pub also: Vec<MessageLocation>,
 }
 
@@ -167,9 +167,9 @@ pub struct MessageLocation {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SearchResults {
-    /// The best first; of equals the newest.
+    /// Sorted: the best first, and of equal scores the newest first.
     pub hits: Vec<SearchHit>,
-    /// The number of indexed messages; the others were read directly.
+    /// The number of indexed messages; the search read all other messages directly.
     pub indexed: u64,
     /// The offset of the next page, if there are more hits.
     pub next: Option<usize>,
@@ -191,7 +191,7 @@ pub struct SessionHit {
     pub last_active_at: Option<String>,
     /// The score; more is better.
     pub score: f64,
-    /// Its messages that fit, at most three, the best first.
+    /// The best hits in the session, at most three, best first.
     pub hits: Vec<SearchHit>,
 }
 
@@ -199,9 +199,9 @@ pub struct SessionHit {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SessionResults {
-    /// The best first; of equals the newest.
+    /// Sorted: the best first, and of equal scores the newest first.
     pub sessions: Vec<SessionHit>,
-    /// The number of indexed messages; the others were read directly.
+    /// The number of indexed messages; the search read all other messages directly.
     pub indexed: u64,
     /// The offset of the next page, if there are more sessions.
     pub next: Option<usize>,
@@ -213,10 +213,10 @@ pub enum SearchError {
     /// The query is not valid.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The store failed, or the session is not there.
+    /// The store failed, or the session does not exist.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The shortest answer does not fit.
+    /// The shortest answer has more tokens than are allowed.
     #[error("an answer needs at least {needed} tokens here, and {given} are allowed")]
     TooFewTokens {
         /// The tokens of the shortest answer.
@@ -239,10 +239,10 @@ fn disposition_name<S: serde::Serializer>(
 
 /// Finds messages by their text.
 ///
-/// The index catches up first, if the store can be written to now.
+/// New messages are indexed first, if the store can be written to.
 ///
 /// # Errors
-/// If the query is not valid, the session is not there, the index is damaged or the store fails.
+/// If the query is not valid, the session does not exist, the index is damaged, or the store fails.
 ///
 /// # Examples
 /// ```
@@ -263,7 +263,7 @@ pub fn search(store: &dyn SessionStore, query: &SearchQuery) -> Result<SearchRes
     prepared(store, query, |run| run.messages())
 }
 
-/// Finds sessions by the text of their messages; [`SearchQuery::limit`] and [`SearchQuery::offset`] count
+/// Finds sessions by the text of their messages. [`SearchQuery::limit`] and [`SearchQuery::offset`] are numbers of
 /// sessions.
 ///
 /// # Errors

@@ -1,14 +1,13 @@
 //! The language of queries: a question, phrases, prefixes, alternatives and exclusions.
 //!
-//! The words of a query are split as the words of messages; nothing else of the query is passed
-//! to a backend.
+//! The words of a query are split like the words of messages. Only these words are passed to a backend.
 
 use super::stop_words::{self, StopWords};
 use crate::store::index::Phrase;
 use crate::words::stems::{Stems, each_part, is_stop_word};
 use crate::words::{each_word, is_in_word, is_single_character, words_of};
 
-/// Terms that are looked for at most: of a question the first so many count; of conditions more are an error.
+/// The most terms of a query. Further words of a question are ignored; further conditions are an error.
 pub const MAX_QUERY_WORDS: usize = 256;
 
 /// An error in a query. Positions are characters, counted from 1.
@@ -52,8 +51,8 @@ pub enum QueryError {
 
 /// A parsed query.
 ///
-/// Without `all` a message matches that contains any of the terms; with it, one that contains of each list at least
-/// one. All terms that it contains count for its rank.
+/// Without conditions (`all`), a message matches if it contains any of the terms. With conditions, it matches if it
+/// contains at least one term of each list. All terms that the message contains count for its rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Query {
     /// The terms in the order of the query; each once.
@@ -113,12 +112,12 @@ enum QueryToken {
     },
 }
 
-/// Reads a query. Plain words are a question: any of them may occur, in any of their forms. `"a phrase"`
-/// must occur, `+word` too, `-word` must not, `word*` is the beginning of a word that must, `a OR b` is one
-/// of two that must.
+/// Parses a query. Plain words are a question: any of them may occur, in any of their forms. `"a phrase"` and `+word`
+/// must occur, and `-word` must not. `word*` requires a word with this beginning, and `a OR b` requires one of two
+/// terms.
 ///
 /// # Errors
-/// If the query is not valid; the error has the reason and the position.
+/// If the query is not valid; the error contains the reason and the position.
 ///
 /// # Examples
 /// ```
@@ -170,8 +169,8 @@ fn sides_are_exact(tokens: &mut [QueryToken]) {
     }
 }
 
-/// Returns a text as a question without conditions: hyphens and plus signs before words, stars, `OR`, and
-/// unclosed quotes are pasted text. `rm -rf` is searched, and excludes no `rf`.
+/// Returns a text as a question without conditions. Hyphens and plus signs before words, stars, `OR` and unclosed
+/// quotes have no meaning: `rm -rf` searches both words and excludes none.
 pub fn question(text: &str) -> String {
     let plain = |word: &str| match word.trim_start_matches(['-', '+']) {
         "OR" => "or".to_owned(),

@@ -14,7 +14,7 @@ const BEFORE: usize = 40;
 /// A piece of text on one line, with the ranges of the searched words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snippet {
-    /// The text; runs of white space are one space, `…` marks a cut.
+    /// The text. Each run of white space is one space; `…` marks a cut.
     pub text: String,
     /// The ranges that match the query, in bytes of `text`: in order, without overlap.
     pub marks: Vec<Range<usize>>,

@@ -55,11 +55,11 @@ pub(super) fn check_some(read: &dyn StoreRead) -> StoreResult<()> {
     Ok(())
 }
 
-/// Looks up the messages of the record, in a file every one, and returns lines that name the messages that the
-/// index lacks.
+/// Looks up stored messages in the index, all of them if the database is a file, and returns a line for each message
+/// that the index lacks.
 ///
 /// # Errors
-/// If the store cannot be read for another reason than damage.
+/// If the store cannot be read, except because it is damaged.
 pub fn missing(store: &dyn Database) -> StoreResult<Vec<String>> {
     let is_file = SqliteStore::downcast(store).is_some();
     store::read(store, |read| {

@@ -1,4 +1,4 @@
-//! A copy of the whole database while others go on writing.
+//! A copy of the whole database while other connections write.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use crate::store::error::{StoreError, StoreResult};
 const PAGES_PER_STEP: i32 = 1024;
 
 impl SqliteStore {
-    /// Copies the database, as one snapshot shows it, into the empty file `to`. `progress` is told
-    /// how many pages are copied, and of how many.
+    /// Copies one snapshot of the database into the empty file `to`. `progress` is called with the number of pages
+    /// copied and the total.
     ///
-    /// Writers are not held up: what they commit meanwhile is not in the copy.
+    /// Writers do not wait; transactions that commit meanwhile are not in the copy.
     ///
     /// # Errors
-    /// If the database cannot be read or the file not written; it then holds half a copy.
+    /// If the database cannot be read, or the file cannot be written; the file then contains an incomplete copy.
     pub fn copy_to(&self, to: &Path, progress: &mut dyn FnMut(u64, u64)) -> StoreResult<()> {
         self.snapshot(|connection| {
             // The snapshot begins with the first read. While it is held, the copy never has to
@@ -35,8 +35,8 @@ impl SqliteStore {
         })
     }
 
-    /// Writes the rows of the database, as one snapshot shows them, into the empty file `to`: a
-    /// copy without free pages. Writers are not held up.
+    /// Writes the rows of one snapshot of the database into the empty file `to`: a copy without free pages. Writers
+    /// do not wait.
     ///
     /// # Errors
     /// As [`SqliteStore::copy_to`].

@@ -13,7 +13,7 @@ use crate::store::removal::Scrubbed;
 use crate::store::stats::Stats;
 
 impl SqliteStore {
-    /// Returns the store behind `database` if it is a SQLite file or in memory.
+    /// Returns the store behind `database` if its backend is SQLite.
     pub fn downcast(database: &dyn Database) -> Option<&Self> {
         database.as_any()?.downcast_ref()
     }

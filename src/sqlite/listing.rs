@@ -109,7 +109,7 @@ impl SessionList for SqliteReader<'_> {
 }
 
 impl SqliteStore {
-    /// Returns the rows of `v_sessions` that are asked for, last active first.
+    /// Returns the rows of `v_sessions` that match a filter, last active first.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -147,9 +147,9 @@ impl SqliteStore {
         self.snapshot(|connection| listing::sessions(&self.reader(connection), filter))
     }
 
-    /// Returns the rows of `v_compaction_runs`, newest first: of one session or of all.
+    /// Returns the rows of `v_compaction_runs` of one session, or of all sessions if `None`, newest first.
     ///
-    /// Each has one more column, `flips`: its undos and redos, oldest first.
+    /// Each row has the additional column `flips`: the undos and redos of the run, oldest first.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -209,7 +209,7 @@ impl SqliteStore {
     /// Returns a session with its loops and blocks.
     ///
     /// # Errors
-    /// If the session is not there, or the database cannot be read.
+    /// If the session does not exist, or the database cannot be read.
     ///
     /// # Examples
     /// ```

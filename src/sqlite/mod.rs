@@ -1,9 +1,9 @@
 //! The SQLite backend: one file, one connection that writes, readers that see snapshots.
 //!
-//! A write begins IMMEDIATE, so that it never fails half-way for a lock; a read opens a deferred
-//! transaction on a connection of a small pool and lets go of its snapshot when the closure ends,
-//! so that checkpoints can finish. A database in memory has only the writer's connection. A write
-//! waits for the disk after its transaction, when the next one may begin.
+//! A write begins with `BEGIN IMMEDIATE`, so that it never fails for a lock in the middle. A read opens a deferred
+//! transaction on a connection of a small pool and ends its snapshot with the closure, so that checkpoints can
+//! finish. A database in memory has only the writer's connection. A write waits for the disk after its transaction,
+//! while the next one may begin.
 
 mod backup;
 mod connections;
@@ -65,7 +65,7 @@ use length::FileLength;
 use place::OpenFiles;
 use writer::Writer;
 
-/// A store in one SQLite database.
+/// The SQLite backend: a store in one database file, or in memory.
 pub struct SqliteStore {
     path: Option<PathBuf>,
     options: SqliteOptions,
@@ -80,11 +80,10 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database at `path` with default options; creates it if it is not there.
+    /// Opens the database at `path` with default options. The file is created if it does not exist.
     ///
     /// # Errors
-    /// If the file is no loopstore database, is damaged, was written by a newer version, or
-    /// cannot be opened.
+    /// If the file is not a loopstore database, is damaged, was written by a newer version, or cannot be opened.
     ///
     /// # Examples
     /// ```
@@ -121,12 +120,12 @@ impl SqliteStore {
         })
     }
 
-    /// Returns `true` if another copy of SQLite in this process (Python's `sqlite3`, a plugin) may have the same
-    /// database open: the locks of this store then belong to its open files and not to the process.
+    /// Returns `true` if another copy of SQLite in this process (Python's `sqlite3`, a plugin) may open the same
+    /// database. The locks of the store then belong to its open files and not to the process.
     ///
-    /// Where it returns `false` (any other system than Linux), no other copy of SQLite in this process may open
-    /// the database while a store has it open: when it closes the file, it would take the locks of the store away,
-    /// and with them the protection from other processes. Other processes may, everywhere.
+    /// On systems other than Linux it returns `false`: no other copy of SQLite in this process may open the database
+    /// while a store has it open. When that copy closes the file, the system drops the locks of the store, and with
+    /// them the protection from other processes. Other processes may open the database on every system.
     ///
     /// # Examples
     /// ```
@@ -136,7 +135,7 @@ impl SqliteStore {
         loopstore_locks::install()
     }
 
-    /// Makes an empty database in memory.
+    /// Creates an empty database in memory.
     ///
     /// # Errors
     /// If SQLite cannot be set up.
@@ -151,7 +150,7 @@ impl SqliteStore {
         Self::in_memory_with(SqliteOptions::default())
     }
 
-    /// Makes an empty database in memory with these options.
+    /// Creates an empty database in memory with these options.
     ///
     /// # Errors
     /// If SQLite cannot be set up.
@@ -171,7 +170,7 @@ impl SqliteStore {
         })
     }
 
-    /// Returns the file, `None` for a database in memory.
+    /// Returns the path of the file; `None` for a database in memory.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -222,12 +221,12 @@ impl SqliteStore {
         self.snapshot(|connection| work(&self.reader(connection)))
     }
 
-    /// Removes the files of a database without sessions and receipts, as one that was just made for
-    /// something that failed; returns whether it did. Whoever has it open is told at the next
-    /// transaction.
+    /// Removes the files of a database without sessions and receipts, and returns `true` if it did. Use it for a
+    /// database that was just created for an operation that failed. The next transaction of any other connection
+    /// fails.
     ///
     /// # Errors
-    /// If the database cannot be read, or its folder refuses.
+    /// If the database cannot be read, or its files cannot be removed.
     ///
     /// # Examples
     /// ```

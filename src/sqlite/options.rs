@@ -10,10 +10,11 @@ use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 /// The durability of the last commits after a power loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// All of them: each commit waits for the disk before it is acknowledged.
+    /// No commit is lost: each commit waits for the disk before it is acknowledged.
     #[default]
     Full,
-    /// The last ones may be lost, never one from the middle; an append costs about a third.
+    /// The last commits may be lost, but never a commit before one that is kept. An append takes about a third of the
+    /// time.
     Normal,
 }
 
@@ -86,33 +87,34 @@ impl std::fmt::Debug for SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The default options: full durability, ten seconds of patience, read and write.
+    /// Returns the default options: full durability, a busy timeout of 10 seconds, reading and writing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets what a power loss may cost.
+    /// Sets the durability of the last commits after a power loss.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Sets how long an operation waits for another writer before it fails as busy.
+    /// Sets the time that an operation waits for another writer before it fails with
+    /// [`StoreError::Busy`](crate::StoreError::Busy).
     #[must_use]
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
     }
 
-    /// Opens the database for reading only.
+    /// If `true`, opens the database for reading only.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// Sets whether a database that is not there is created (the default).
+    /// If `true` (the default), creates a database that does not exist.
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
@@ -126,23 +128,23 @@ impl SqliteOptions {
         self
     }
 
-    /// Opens the database on a network file system too, where locks may not hold.
+    /// If `true`, opens the database even on a network file system, where SQLite's locks may fail.
     #[must_use]
     pub fn allow_network(mut self, allow: bool) -> Self {
         self.allow_network = allow;
         self
     }
 
-    /// Follows a symbolic link that stands in the place of the database. By default it is refused:
-    /// whoever can make links in the folder could turn what is recorded to another file.
+    /// If `true`, follows a symbolic link at the path of the database. By default opening fails for a link: a user
+    /// who can create links in the folder could redirect the data to another file.
     #[must_use]
     pub fn follow_links(mut self, follow: bool) -> Self {
         self.follow_links = follow;
         self
     }
 
-    /// Encrypts the database with this key: a new one is made so, one that is there must have been.
-    /// Takes the feature `sqlcipher`; a database in memory has no file, and no key.
+    /// Sets the key of the database (feature `sqlcipher`). A new database is encrypted with it; an existing one must
+    /// have been created with it. A database in memory has no key.
     #[must_use]
     pub fn key(mut self, key: Key) -> Self {
         self.key = Some(key);
@@ -155,15 +157,15 @@ impl SqliteOptions {
         self
     }
 
-    /// Sets the token counter. A database keeps the counter that it was created with.
+    /// Sets the token counter. A database can be opened only with the counter that it was created with.
     #[must_use]
     pub fn counter(mut self, counter: Arc<dyn TokenCounter>) -> Self {
         self.counter = counter;
         self
     }
 
-    /// Uses the counter that the database was written with, if this program knows it: the one set
-    /// with [`SqliteOptions::counter`] is then only for a new database.
+    /// Uses the counter that the database was written with, if this program knows that counter. The counter set with
+    /// [`SqliteOptions::counter`] then applies to a new database only.
     #[must_use]
     pub fn stored_counter(mut self) -> Self {
         self.other_counter = OtherCounter::Use;

@@ -10,10 +10,10 @@ use crate::model::Json;
 use crate::store::error::{StoreError, StoreResult};
 
 impl SqliteStore {
-    /// Runs one query that can only read, and returns its rows.
+    /// Runs one read-only query and returns its rows.
     ///
     /// # Errors
-    /// If the query is no single reading statement, or SQLite refuses it.
+    /// If the query is not a single read-only statement, or SQLite rejects it.
     ///
     /// # Examples
     /// ```
@@ -42,11 +42,10 @@ impl SqliteStore {
         self.query_with(sql, &[])
     }
 
-    /// Runs one query that can only read with `values` for `?1`, `?2` … and returns its rows.
+    /// Runs one read-only query with `values` for `?1`, `?2` … and returns its rows.
     ///
     /// # Errors
-    /// If the query is no single reading statement, takes another number of values, or SQLite
-    /// refuses it.
+    /// If the query is not a single read-only statement, takes another number of values, or SQLite rejects it.
     ///
     /// # Examples
     /// ```
@@ -76,7 +75,7 @@ impl SqliteStore {
     /// Runs one query as [`SqliteStore::query_with`] does, within limits.
     ///
     /// # Errors
-    /// As [`SqliteStore::query_with`], and if it takes too long.
+    /// As [`SqliteStore::query_with`]. Also if the query exceeds the time limit.
     ///
     /// # Examples
     /// ```
@@ -143,8 +142,8 @@ impl SqliteStore {
         Ok(stats)
     }
 
-    /// Returns which tables, indexes, triggers and views are not those of this format: without its
-    /// triggers a database does not defend what it holds.
+    /// Returns the tables, indexes, triggers and views that differ from this format. A database without its triggers
+    /// does not protect its content.
     ///
     /// # Errors
     /// If the database cannot be read at all.
@@ -164,8 +163,8 @@ impl SqliteStore {
         })
     }
 
-    /// Returns what is wrong with the search index. It is no damage of what is recorded, and the index
-    /// can be made anew.
+    /// Returns the problems of the search index. They do not affect the stored messages, and the index can be
+    /// rebuilt.
     ///
     /// # Errors
     /// If the database cannot be read at all.
@@ -179,8 +178,8 @@ impl SqliteStore {
         })
     }
 
-    /// Returns what SQLite's own checks find: pages, indexes and references between tables. What the
-    /// search index says is left out: it can be made anew, and nothing that is recorded is in it.
+    /// Returns the findings of SQLite's own checks of pages, indexes and references between tables. The search index
+    /// is left out: it can be rebuilt, and contains no recorded data.
     ///
     /// # Errors
     /// If the database cannot be read at all.

@@ -1,4 +1,4 @@
-//! Counting tokens anew: the rows of a file.
+//! The recount of the tokens of a database file.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::store::mapping::{BLOCK_COLUMNS, block_row, signed};
 use crate::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount, run};
 use crate::store::{BlockKey, BlockRow, LoopKey};
 
-/// Counts the tokens of the database at `path` anew with the counter of `options`.
+/// Recounts the tokens of the database at `path` with the counter of `options`.
 ///
-/// `progress` is called after each transaction. A process that is killed loses the last one only:
-/// the next recount with the same counter goes on there.
+/// `progress` is called after each transaction. If the process is killed, only the last transaction is lost: the next
+/// recount with the same counter continues from there.
 ///
 /// # Errors
 /// If the database cannot be opened, read or written.

@@ -20,7 +20,7 @@ use crate::store::error::{OpenError, StoreError, StoreResult};
 /// `LOOP` in ASCII: tells a loopstore database from any other SQLite file.
 pub(super) const APPLICATION_ID: i64 = 0x4C4F_4F50;
 
-/// True if a file that begins so is a loopstore database; false for an encrypted one too.
+/// True if a file that begins with `head` is a loopstore database. False for an encrypted database.
 /// <https://sqlite.org/fileformat2.html#application_id>
 pub fn is_store(head: &[u8]) -> bool {
     let id = head.get(68..72).and_then(|id| id.try_into().ok());
@@ -130,7 +130,7 @@ pub(super) fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection
     Ok(connection)
 }
 
-/// Opens a connection whose locks no other part of the process takes away: every file is opened so.
+/// Opens a connection whose locks no other part of the process can drop. Every file is opened with this function.
 pub fn open_locked(path: impl AsRef<Path>, flags: OpenFlags) -> rusqlite::Result<Connection> {
     loopstore_locks::install();
     Connection::open_with_flags(path, flags)

@@ -1,5 +1,5 @@
-//! Faults that are built in on purpose, so that the tests can show that they would find them, and a later
-//! format. A release build has none, and no way to request one.
+//! Deliberate faults, with which the tests show that they detect such faults, and a later format. A release build has
+//! none, and no way to request one.
 
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicU32, Ordering};

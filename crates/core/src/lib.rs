@@ -1,4 +1,4 @@
-//! The rules of loopstore that hold for every backend.
+//! The rules of loopstore that apply to every backend.
 //!
 //! - [`store`] is the contract of a backend, by table, and the rules on rows: how an append groups turns, which
 //!   blocks are active, what a lease allows, what a digest covers, what a pack holds.

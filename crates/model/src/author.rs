@@ -53,7 +53,8 @@ impl Author {
     }
 }
 
-/// The field of a text block with the value `harness` if a harness added the block to a person's message.
+/// The field of a text block that marks a block which a harness added to a person's message; its value is then
+/// `harness`.
 #[doc(hidden)]
 pub const BLOCK_AUTHOR: &str = "author";
 
@@ -124,7 +125,8 @@ impl Message {
 }
 
 impl ToolResultMessage {
-    /// Returns the texts of a person in place of a tool's result, with the harness's text before them.
+    /// Returns the texts that a person wrote in place of a tool's result, each with the text that the harness put
+    /// before it.
     #[doc(hidden)]
     pub fn texts_of_person(&self) -> impl Iterator<Item = &str> {
         let is_persons = self.author == Some(Author::Human);

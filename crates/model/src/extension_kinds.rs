@@ -1,15 +1,15 @@
 //! The kinds of extension messages that loopstore itself writes and reads.
 
-/// A system or developer prompt of a transcript.
+/// The kind of a system or developer prompt.
 #[doc(hidden)]
 pub const SYSTEM: &str = "system";
-/// A changed version of a final message.
+/// The kind of a changed version of a final message.
 #[doc(hidden)]
 pub const REVISED: &str = "revised";
-/// The replacement of a message whose content was removed.
+/// The kind of the replacement of a message whose content was removed.
 #[doc(hidden)]
 pub const REMOVED: &str = "removed";
-/// An event that phi-core recorded.
+/// The kind of an event that phi-core recorded.
 #[doc(hidden)]
 pub const PHI_CORE_EVENT: &str = "phi-core-event";
 

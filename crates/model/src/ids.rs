@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[doc(hidden)]
 pub const MAX_ID_BYTES: usize = 512;
 
-/// The error for a text that is not an id.
+/// The error for a text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// The text is empty.

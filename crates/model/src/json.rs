@@ -16,8 +16,8 @@ use serde_json::value::RawValue;
 /// The deepest nesting of a JSON value. SQLite's JSON functions accept 1,000 levels, `serde_json` 128.
 pub const MAX_JSON_DEPTH: usize = 128;
 
-/// Any JSON value as compact text: no white space outside strings, string escapes normalised,
-/// numbers and key order exactly as they were read.
+/// Any JSON value as compact text. It has no white space outside strings, and string escapes are normalised. Numbers
+/// and the order of keys are as they were read.
 ///
 /// ```
 /// use loopstore_model::Json;
@@ -210,7 +210,7 @@ fn normal_string(quoted: &str) -> Result<String, String> {
     serde_json::to_string(&plain).map_err(|e| e.to_string())
 }
 
-/// An integer with the text it was read from, when that is not its plain decimal form.
+/// An integer, with the text that it was read from if that is not its plain decimal form.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Int {
     value: i64,
@@ -218,7 +218,7 @@ pub struct Int {
 }
 
 impl Int {
-    /// Returns the value; a fraction is cut off.
+    /// Returns the value; a fraction is truncated.
     pub fn get(&self) -> i64 {
         self.value
     }
@@ -272,7 +272,7 @@ fn shorten(text: &str) -> String {
 
 /// The unknown fields of an object, in the order of the document.
 ///
-/// It also records which known fields were absent, so that the document is written back as it was.
+/// It also records the known fields that were absent, so that the document is written back as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extra {
     fields: Vec<(String, Json)>,

@@ -22,7 +22,7 @@ impl Size {
         self.messages = self.messages.saturating_add(other.messages);
     }
 
-    /// Returns this size less `other`, at least 0.
+    /// Returns this size less `other`; each number is at least 0.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self {
@@ -84,7 +84,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns the turn after the last covered one.
+    /// Returns the number of the turn after the last covered turn.
     pub fn end(&self) -> u32 {
         self.recent
             .or(self.compacted)

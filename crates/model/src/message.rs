@@ -5,10 +5,10 @@ use super::content::{Content, ToolCall};
 use super::json::{Extra, Int, Json, json_object};
 
 json_object! {
-    /// The turn of a message as its source counted it.
+    /// The turn of a message, as the source of the message counted it.
     ///
-    /// Turn numbers in ranges and views are positions of turn groups ([`crate::TurnMap`]); this index only decides
-    /// which consecutive messages form a group.
+    /// The index only decides which consecutive messages form a turn group. Turn numbers in ranges and views are not
+    /// this index, but positions of turn groups ([`crate::TurnMap`]).
     pub struct TurnId {
         /// The loop in the source.
         must loop_id: String = "loopId",
@@ -46,7 +46,7 @@ json_object! {
     }
 }
 
-/// A message of the user, or of the harness in the user's name.
+/// A message with the role `user`: of a person, a parent agent, or the harness.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserMessage {
     /// The blocks.
@@ -72,7 +72,7 @@ pub struct AssistantMessage {
     pub usage: Option<Usage>,
     /// Milliseconds since the epoch.
     pub timestamp: Option<Int>,
-    /// The text of the error, if the answer is one.
+    /// The text of the error, if the model returned an error in place of an answer.
     pub error_message: Option<String>,
     /// The author; an agent if `None`.
     pub author: Option<Author>,
@@ -91,7 +91,7 @@ pub struct ToolResultMessage {
     pub is_error: bool,
     /// Milliseconds since the epoch.
     pub timestamp: Option<Int>,
-    /// The author; the harness, which ran the tool, if `None`.
+    /// The author; if `None`, the harness, which ran the tool.
     pub author: Option<Author>,
 }
 
@@ -324,9 +324,9 @@ impl LlmMessage {
 /// A message that no model sees: progress, notes, system prompts, revisions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtensionMessage {
-    /// The kind of the note.
+    /// The kind of the extension.
     pub kind: String,
-    /// The note.
+    /// The content of the extension.
     pub data: Json,
     /// Fields that loopstore does not know.
     pub extra: Extra,

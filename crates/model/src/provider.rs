@@ -5,7 +5,8 @@ use super::message::AgentMessage;
 
 /// A provider whose compactions only the provider can read.
 ///
-/// Such a compaction is a run of a strategy of its own, and active only in contexts for the provider.
+/// Such a compaction is recorded as a run with its own strategy name. Its block is active only in contexts for the
+/// provider.
 ///
 /// ```
 /// use loopstore_model::SealingProvider;

@@ -1,4 +1,4 @@
-//! Tool calls and results with missing or wrong fields, as some servers write them: without an id or a name, or with
+//! Tool calls and results with missing or wrong fields, as some servers return them: without an id or a name, or with
 //! arguments that are an object instead of a text.
 //!
 //! They are accepted, since an agent that cannot record an answer stops. Missing fields are completed when the message
@@ -95,8 +95,8 @@ pub fn pair_result(message: &mut AgentMessage, open: &[ToolCall]) {
     extra.insert(RECEIVED, Json::of(&notes).unwrap_or_default());
 }
 
-/// Completes the calls or the result of a message like those of the stored one: each without an id gets the id, name
-/// and notes of its counterpart.
+/// Completes the calls or the result of a message from the stored message: each call or result without an id gets the
+/// id, name and notes of its counterpart.
 #[doc(hidden)]
 pub fn complete_as(message: &mut AgentMessage, stored: &AgentMessage) {
     let lacks_call = |message: &Message| matches!(message, Message::ToolResult(result) if result.tool_call_id.is_empty());

@@ -39,7 +39,7 @@ pub enum ContinuationKind {
     /// The first loop of a session.
     #[default]
     Initial,
-    /// A loop of the next prompt.
+    /// A loop that answers the next prompt.
     Default,
     /// A repetition of the parent's prompt.
     Rerun {
@@ -236,7 +236,7 @@ json_object! {
         null created_at: Time = "created_at",
         /// The time of the last activity.
         null last_active_at: Time = "last_active_at",
-        /// The way in which the session was created.
+        /// The way in which the session was created, as its source recorded it.
         maybe formation: Json = "formation",
         /// The origin of a sub-agent's session.
         null parent_spawn_ref: ParentSpawnRef = "parent_spawn_ref",

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// A point in time as ISO 8601 text, kept unchanged.
 ///
-/// A text that is no time, as some transcripts have, is kept too; [`Time::parse`] then returns `None`.
+/// A text that is not a valid time is kept too, since some transcripts have such texts; [`Time::parse`] then returns
+/// `None`.
 ///
 /// ```
 /// use loopstore_model::Time;

@@ -1,7 +1,7 @@
 //! Token counters.
 //!
-//! The default figures are those of phi-core: four bytes of UTF-8 a token, 750 bytes of an image a token, and small
-//! surcharges for each message. A tokenizer implements [`TokenCounter`].
+//! The default counts are those of phi-core: a token for four bytes of UTF-8 or 750 bytes of an image, and a small
+//! surcharge for each message. A tokenizer implements [`TokenCounter`].
 
 #[cfg(feature = "tiktoken")]
 mod tiktoken;
@@ -91,7 +91,7 @@ pub trait TokenCounter: Send + Sync {
     }
 }
 
-/// The default counter: four bytes a token, rounded up.
+/// The default counter: a token for each four bytes, rounded up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeuristicTokenCounter;
 
@@ -192,8 +192,8 @@ pub fn total_tokens(messages: &[AgentMessage]) -> u64 {
     messages.iter().map(message_tokens).sum()
 }
 
-/// Returns the size of an image in bytes: from the length and padding of its base64, or from the number that replaces
-/// the data of an image in a blob.
+/// Returns the size of an image in bytes, from the length and padding of its base64. For an image in a blob it is the
+/// number that replaces the data.
 #[doc(hidden)]
 pub fn image_bytes(image: &Image) -> u64 {
     match image
@@ -218,7 +218,7 @@ pub const MAX_AMOUNT: u64 = 1 << 48;
 /// Returns the tokens of a call: the input, cached or not, and the output; `None` if the report is empty or exceeds
 /// [`MAX_AMOUNT`].
 ///
-/// Some sources include cached tokens in the input, which their total reveals.
+/// Some sources include cached tokens in the input; the reported total shows which do.
 #[doc(hidden)]
 pub fn reported_tokens(usage: &Usage) -> Option<u64> {
     let count = |int: &Option<Int>| int.as_ref().map_or(0, Int::get);

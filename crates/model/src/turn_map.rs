@@ -26,7 +26,7 @@ pub struct TurnMap {
     ends: Vec<usize>,
 }
 
-/// A cursor over a loop's messages that detects the beginning of groups.
+/// A cursor over the messages of a loop that detects where a turn group begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct GroupCursor {

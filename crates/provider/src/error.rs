@@ -2,7 +2,7 @@
 
 use super::Form;
 
-/// The error if JSON cannot be read as messages, or a context cannot be written as JSON.
+/// The error of reading JSON as messages, or of writing a context as JSON.
 ///
 /// `at` is a JSON pointer (RFC 6901); the empty pointer is the whole value.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum ProviderError {
         /// The provider that the context was built for.
         built_for: &'static str,
     },
-    /// An answer has no choice, or several, while a history has room for one.
+    /// An answer has no choice or several choices; a session can store only one.
     #[error("{form}: expected exactly one choice at `{at}`, found {count}")]
     Choices {
         /// The form that was read.

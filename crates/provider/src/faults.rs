@@ -21,17 +21,18 @@ pub enum FaultKind {
     ResultWithoutCall,
     /// A tool call without a result after it.
     CallWithoutResult,
-    /// A call id that an earlier call has too.
+    /// A call with the id of an earlier call.
     DuplicateCallId,
-    /// A tool result that does not follow its call: a prompt or another answer is between them.
+    /// A tool result with a prompt or another answer between it and its call.
     LateResult,
     /// An empty prompt or answer: no text but white space, no image, no call. Thinking alone counts as empty, unless
     /// the next message of its turn continues the answer. A tool result may be empty.
     EmptyContent,
-    /// After the last prompt, signed thinking separated from its calls: an answer that ends with it, or calls with
-    /// unsigned thinking while other thinking is signed. If the originals are known ([`introduced`]), also thinking
-    /// that was removed or changed while calls of its answer are kept, or kept while calls are removed. Anthropic
-    /// requires the thinking of the current tool-use cycle unchanged; before the last prompt it may be left out.
+    /// Signed thinking after the last prompt that is separated from its calls: an answer ends with the thinking, or
+    /// calls have unsigned thinking while other thinking is signed. If the originals are known ([`introduced`]), also
+    /// thinking that was removed or changed although calls of its answer are kept, or that was kept although calls
+    /// are removed. Anthropic requires the thinking of the current tool-use cycle unchanged; before the last prompt
+    /// it may be left out.
     ThinkingParted,
     /// In a context for a provider: a compaction of the provider in the wrong position. All providers require it in an
     /// answer, Anthropic also at the beginning of the conversation.
@@ -49,7 +50,7 @@ pub enum FaultKind {
     OriginalsMissing,
 }
 
-/// A fault of a message. It never stops a build.
+/// A fault of a message in a context. A fault never makes a build fail.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ContextFault {
     /// The kind of the fault.
@@ -113,7 +114,7 @@ pub fn answer_in_flight(messages: &[AgentMessage], in_flight: bool) -> Option<us
     Some(first)
 }
 
-/// Returns the calls that can still get a result: those without one of the answer in flight.
+/// Returns the calls that can still get a result: the calls of the answer in flight without a result.
 #[doc(hidden)]
 pub fn open_calls(messages: &[AgentMessage], in_flight: bool) -> Vec<&ToolCall> {
     let Some(first) = answer_in_flight(messages, in_flight) else {

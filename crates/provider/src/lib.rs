@@ -1,9 +1,10 @@
 //! Conversion of messages from and to the JSON of providers, one mapping for each form.
 //!
-//! [`read`] converts an answer of a provider, or a request, to messages; [`write()`] converts a context to the messages
-//! of the next request. `read` is strict: JSON that it cannot keep is rejected with a [`ProviderError`] that names the
-//! position, and nothing is guessed. Tool calls and results without an id or a name are accepted, since some servers
-//! send them; missing fields are completed when the messages are stored, and the append reports it.
+//! [`read`] converts an answer of a provider, or a request, to messages; [`write()`] converts a context to the
+//! messages of the next request. `read` is strict: if it cannot keep all of the JSON, it fails with a
+//! [`ProviderError`] that contains the position. It accepts tool calls and results without an id or a name, since
+//! some servers send them; the missing fields are completed when the messages are stored, and the result of the
+//! append reports each.
 //!
 //! A new form is a variant of [`Form`] and one file each in `read` and `write`.
 //!
@@ -23,8 +24,8 @@
 //! answers; in chat completions and Responses images by URL or file id. Of an answer's envelope it keeps model, usage,
 //! stop reason, time and id. Unknown fields of a message or block are kept in its extra field `source`.
 //!
-//! The crate has no client: it sends and stores nothing. [`faults`] reports the faults of a list of messages for which
-//! any provider may reject it.
+//! The crate has no client: it sends and stores nothing. The module [`faults`] reports faults for which any provider
+//! may reject a list of messages.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -61,7 +62,7 @@ pub use write::{
 };
 pub use write::{Mending, MendingKind, NO_RESULT, ProviderRequest};
 
-/// The form of a provider's JSON: its API.
+/// The form of a provider's JSON: one variant for each API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Form {
@@ -131,7 +132,7 @@ impl FromStr for Form {
 /// [`write()`] returns it.
 ///
 /// # Errors
-/// If a value has the wrong type, is missing, or cannot be represented by a message.
+/// If a value has the wrong type, if a value is missing, or if no message can represent a value.
 ///
 /// # Examples
 /// ```
@@ -159,11 +160,11 @@ pub fn read(form: Form, items: &Value) -> Result<Vec<AgentMessage>, ProviderErro
     read::read(form, items, None)
 }
 
-/// Returns the messages of such JSON as text, as [`read`] does. Sealed state, items that are kept whole and the
-/// arguments of calls keep their text: the order of keys, and numbers that a [`Value`] would round.
+/// Returns the messages of a provider's JSON, as [`read`] does, from its text. Sealed state, whole items and the
+/// arguments of calls keep the order of their keys, and numbers that a [`Value`] would round.
 ///
 /// # Errors
-/// Those of [`read`], and if `text` is not one JSON value.
+/// As [`read`]. Also if `text` is not one JSON value.
 ///
 /// # Examples
 /// ```

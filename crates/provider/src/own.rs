@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use loopstore_model::AgentMessage;
 
-/// The error if a text has no messages in loopstore's own form.
+/// The error of reading messages in loopstore's own form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnFormError {
     /// The text is no JSON.
@@ -27,8 +27,8 @@ pub enum OwnFormError {
     },
 }
 
-/// Returns messages in loopstore's own form: one, or a list of them. `content` may be a text instead of a list of
-/// blocks.
+/// Reads messages in loopstore's own form: one message, or a list of messages. The field `content` may be a text
+/// instead of a list of blocks.
 ///
 /// # Errors
 /// If the text is no JSON, or a message has another form.

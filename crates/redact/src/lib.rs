@@ -7,7 +7,7 @@
 //! Each secret found has a [`Confidence`]. A [`RedactionPolicy`] decides which secrets are replaced; the others are
 //! only reported.
 //!
-//! A secret that is split across content blocks is not found, nor one in the pixels of an image.
+//! Secrets that are split across content blocks, and secrets in the pixels of an image, are not found.
 //!
 //! The crate accesses no database: `loopstore` decides which messages are redacted, and records it. The rules are those
 //! of gitleaks and some of loopstore's own, in `rules/`.
@@ -84,7 +84,7 @@ pub struct Redactor {
     findings: Option<Vec<Finding>>,
 }
 
-/// The numbers of secrets that were replaced, and of those that were not.
+/// The numbers of secrets that were replaced, and of secrets that were found and not replaced.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct RedactionCounts {
@@ -117,15 +117,15 @@ impl Redactor {
         }
     }
 
-    /// Sets the policy, which decides which secrets are replaced; without one all are.
+    /// Sets the policy, which decides which secrets are replaced. Without a policy all secrets are replaced.
     #[must_use]
     pub fn with_policy(mut self, policy: RedactionPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Makes the redactor remember the secrets it finds, and replace them in later texts even if no rule finds them
-    /// there: for instance a password that a summary repeats without a name.
+    /// Makes the redactor remember the secrets that it finds, and replace them in later texts even if no rule finds
+    /// them there. An example is a password that a summary repeats without the name before it.
     #[must_use]
     pub fn remembering(mut self) -> Self {
         self.known.get_or_insert_default();
@@ -142,7 +142,7 @@ impl Redactor {
         &self.held_back
     }
 
-    /// Returns the secrets of a text, masked. The counts are unchanged.
+    /// Returns the secrets of a text, masked, and does not change the counts.
     ///
     /// # Examples
     /// ```
@@ -165,14 +165,14 @@ impl Redactor {
         self.findings.get_or_insert_default();
     }
 
-    /// Returns the findings since the last call.
+    /// Returns the findings since the last call of this function.
     #[doc(hidden)]
     pub fn take_findings(&mut self) -> Vec<Finding> {
         let findings = self.findings.as_mut();
         findings.map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns the counts since the last call.
+    /// Returns the counts since the last call of this function.
     #[doc(hidden)]
     pub fn take_counts(&mut self) -> RedactionCounts {
         RedactionCounts {
@@ -182,20 +182,20 @@ impl Redactor {
         }
     }
 
-    /// Sets whether parts of the secrets found next are recorded. They should not be for summaries: a cut text may make
-    /// ordinary words look like a secret.
+    /// If `learns` is true, records parts of the secrets that are found from now on. Do not record parts while
+    /// redacting summaries: in a cut text, ordinary words may look like a secret.
     #[doc(hidden)]
     pub fn learn_pieces(&mut self, learns: bool) {
         self.learns_pieces = learns;
     }
 
-    /// Compares the recorded parts with an original text: parts that are ordinary words of it are no secrets.
+    /// Compares the recorded parts with an original text, and drops the parts that are ordinary words of that text.
     #[doc(hidden)]
     pub fn compare(&mut self, original: &str) {
         self.pieces.compare(&views(original));
     }
 
-    /// Makes the redactor replace the recorded parts of secrets, too.
+    /// Makes the redactor also replace the recorded parts of secrets.
     #[doc(hidden)]
     pub fn replace_pieces(&mut self) {
         self.pieces.settle();
@@ -203,30 +203,30 @@ impl Redactor {
         self.replaces_pieces = true;
     }
 
-    /// True if bytes that are no text contain a known secret or a part of one.
+    /// True if bytes, such as those of a binary file, contain a known secret or a part of one.
     #[doc(hidden)]
     pub fn is_in_bytes(&self, bytes: &[u8]) -> bool {
         self.pieces.are_in_bytes(bytes)
     }
 
-    /// Redacts a text; `None` if nothing is replaced.
+    /// Returns the text with secrets replaced; `None` if nothing is replaced.
     pub fn text(&mut self, text: &str) -> Option<String> {
         self.named(None, text)
     }
 
-    /// Redacts JSON string by string, keys included; `None` if nothing was found. A text that is no JSON is redacted as
-    /// text.
+    /// Returns JSON with the secrets in its strings replaced, keys included; `None` if nothing is replaced. A text
+    /// that is not JSON is redacted as text.
     pub fn json(&mut self, text: &str) -> Option<String> {
         self.of_form(text, false)
     }
 
-    /// Returns the redacted key of an append, which is replaced as a whole; `None` if nothing was found.
+    /// Returns the replacement of a whole append key that contains a secret; `None` if it contains none.
     #[doc(hidden)]
     pub fn append_key(&mut self, name: &str) -> Option<String> {
         self.text(name).map(|_| append_key_marker(&self.key, name))
     }
 
-    /// Redacts JSON, except fields with ids of sessions and loops.
+    /// Redacts JSON as [`Redactor::json`] does, except fields with ids of sessions and loops.
     #[doc(hidden)]
     pub fn meta(&mut self, text: &str) -> Option<String> {
         self.of_form(text, true)
@@ -239,8 +239,8 @@ impl Redactor {
         }
     }
 
-    /// Redacts a message; `None` if nothing was found. Thinking that changes loses its signature, which would be
-    /// invalid. A sealed item that would change is removed.
+    /// Returns the message with secrets replaced; `None` if nothing is replaced. Thinking that changes loses its
+    /// signature, which would be invalid. A sealed item whose text would change is removed.
     ///
     /// # Errors
     /// If the message cannot be written as JSON.
@@ -334,7 +334,7 @@ impl Redactor {
     }
 }
 
-/// Adds numbers of secrets by type.
+/// Adds `counts` to `sums`, type by type.
 #[doc(hidden)]
 pub fn add_counts(sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
     for (kind, count) in counts {

@@ -12,7 +12,7 @@ use super::rules::rules;
 pub enum Confidence {
     /// A value after a name such as `key`, which may be a path, an identifier or a digest.
     Low,
-    /// A value that looks like a secret, after a name that says so.
+    /// A value that looks like a secret, after a name for a secret.
     #[default]
     Medium,
     /// A secret with a distinctive form: a key of a known service, a private key.
@@ -43,9 +43,9 @@ impl Confidence {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedactionPolicy {
-    /// Values, or ids of [findings](super::Finding), that are no secrets.
+    /// Values, or ids of [findings](super::Finding), that are not secrets.
     pub allow: BTreeSet<String>,
-    /// Values, or ids of findings, that are replaced whatever their confidence.
+    /// Values, or ids of findings, that are replaced regardless of their confidence.
     pub confirm: BTreeSet<String>,
     /// The rules that apply; all if empty.
     pub only: BTreeSet<String>,
@@ -54,7 +54,7 @@ pub struct RedactionPolicy {
 }
 
 impl RedactionPolicy {
-    /// Adds a value, or the id of a finding, that is no secret.
+    /// Adds a value, or the id of a finding, that is not a secret.
     #[must_use]
     pub fn allow(mut self, value: impl Into<String>) -> Self {
         self.allow.insert(value.into().trim().to_owned());
@@ -70,10 +70,10 @@ impl RedactionPolicy {
         values.fold(self, Self::allow)
     }
 
-    /// Adds a rule; only added rules apply then.
+    /// Adds a rule. Once a rule is added, only added rules apply.
     ///
     /// # Errors
-    /// If there is no such rule. The error lists all names.
+    /// If there is no such rule; the error lists the names of all rules.
     pub fn only(mut self, rule: impl Into<String>) -> Result<Self, UnknownRule> {
         let rule = rule.into();
         if !rules().names().contains(&*rule) {

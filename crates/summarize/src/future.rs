@@ -7,9 +7,8 @@ use tokio::runtime::Handle;
 
 use super::summarizer::{LOOK, Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
 
-/// A [`Summarizer`] whose answer is a future. It runs as a task of a runtime and blocks none of the
-/// runtime's threads. At the request's deadline, or when the request is cancelled, the task is aborted and the future
-/// dropped.
+/// A [`Summarizer`] whose answer is a future. The future runs as a task of a runtime and blocks none of the runtime's
+/// threads. At the request's deadline, or when the request is cancelled, the task is aborted and the future dropped.
 ///
 /// ```
 /// use loopstore_summarize::{FutureSummarizer, SummarizeCompaction, SummaryAnswer, SummaryRequest};
@@ -37,7 +36,7 @@ where
     F: Fn(SummaryRequest) -> A + Send + Sync + 'static,
     A: Future<Output = Result<SummaryAnswer, SummarizerError>> + Send + 'static,
 {
-    /// Returns a summariser on the current runtime. `name`: see [`Summarizer::name`].
+    /// Returns a summariser on the current runtime. [`Summarizer::name`] describes `name`.
     ///
     /// # Panics
     /// If there is no current runtime.
@@ -45,8 +44,8 @@ where
         Self::on(Handle::current(), name, summarize)
     }
 
-    /// Returns a summariser on a runtime. The runtime must make progress while a compaction waits, which a
-    /// single-threaded runtime does not while its own thread compacts.
+    /// Returns a summariser on a runtime. The runtime must make progress while a compaction waits; a single-threaded
+    /// runtime makes none while its own thread compacts.
     pub fn on(runtime: Handle, name: impl Into<String>, summarize: F) -> Self {
         Self {
             name: name.into(),

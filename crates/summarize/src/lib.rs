@@ -1,10 +1,10 @@
 //! The strategy `summarize`: summaries written by a model.
 //!
-//! Each block has one message. A compaction reads the earlier summary and the turns after it, and its answer replaces
-//! both, so summaries do not accumulate. The text is a document of the digest: the model writes the sections in prose,
-//! in any form, and the record adds the files, the exact values and the sections that the model left out. A model that
-//! fails, is too slow or returns nothing does not stop a compaction: a fallback strategy makes the text, and the run's
-//! audit row has the reason.
+//! Each block has one message. A compaction reads the earlier summary and the turns after it, and the new summary
+//! replaces both, so summaries do not accumulate. The text is a document of the digest. The model writes the sections
+//! in prose; the files, the exact values and the sections that the model left out are added from the recorded
+//! messages. A model that fails, is too slow or returns nothing does not stop a compaction: a fallback strategy makes
+//! the text, and the run's audit row has the reason.
 //!
 //! To add a summariser, implement [`Summarizer`], use a command ([`CommandSummarizer`]), or pass a closure that returns
 //! a future to `FutureSummarizer` (feature `tokio`). A new option that affects the text must be added to
@@ -96,7 +96,7 @@ pub struct SummarizeCompaction {
 /// The prompts of a preview.
 type CollectedPrompts = Arc<Mutex<Vec<SummaryPrompt>>>;
 
-/// The prompt of a block, which a preview returns instead of calling the summariser.
+/// The prompt of a block, as a preview returns it instead of calling the summariser.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SummaryPrompt {
     /// The loop of the block; for a rollup the last loop that it replaces.
@@ -143,8 +143,8 @@ impl SummarizeCompaction {
         self
     }
 
-    /// Makes the fallback write every text without a call of the summariser, for a dry run, which must neither cost
-    /// anything nor send any message to a model.
+    /// Makes the fallback write every text, without a call of the summariser. A dry run uses it, since it must
+    /// neither cost anything nor send messages to a model.
     #[must_use]
     pub fn without_asking(mut self) -> Self {
         self.asks = false;
@@ -181,11 +181,11 @@ impl SummarizeCompaction {
         prompts.push(prompt);
     }
 
-    /// Returns a summary of messages without a store, with at most `most` tokens as `counter` counts. There is no
-    /// fallback.
+    /// Returns a summary of messages that belong to no store, with at most `most` tokens by `counter`. If the
+    /// summariser fails, no fallback is used.
     ///
     /// # Errors
-    /// If the summariser fails. The text is that of an audit row.
+    /// If the summariser fails. The error has the text that an audit row would have.
     pub fn summarize(
         &self,
         messages: &[Placed],

@@ -41,8 +41,8 @@ impl FromStr for SummaryRole {
 pub struct SummarizeOptions {
     /// The role of the summary's message.
     pub role: SummaryRole,
-    /// The tokens that the prompt requests; if `None`, three quarters of the most tokens of the summary, as the record
-    /// adds the rest.
+    /// The tokens that the prompt requests; if `None`, three quarters of the most tokens of the summary, since facts
+    /// from the recorded messages use the rest.
     pub asked_tokens: Option<u64>,
     /// The tokens after which the answer may be cut; if `None`, the most tokens of the summary. Neither exceeds
     /// [`CompactionConfig::max_summary_tokens`](loopstore_model::compaction::CompactionConfig::max_summary_tokens).
@@ -55,7 +55,7 @@ pub struct SummarizeOptions {
     pub message_chars: usize,
     /// The most characters of a tool result in the prompt.
     pub result_chars: usize,
-    /// The most bytes of messages in the prompt. If they are exceeded, all messages are shortened further, then the
+    /// The most bytes of messages in the prompt. If the messages have more, all are shortened further, then the
     /// oldest are left out, and their turns count as dropped.
     pub prompt_bytes: usize,
 }

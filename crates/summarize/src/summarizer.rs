@@ -14,11 +14,12 @@ pub trait Summarizer: Send + Sync {
     /// secret.
     fn name(&self) -> &str;
 
-    /// Returns the summary. The call should end at the request's deadline and when the request is cancelled, since the
-    /// caller does not wait longer. An answer without any section of the prompt counts as no answer.
+    /// Returns the summary. The call should end at the request's deadline and when the request is cancelled, since
+    /// the caller does not wait longer. An answer that has none of the sections that the prompt requests counts as no
+    /// answer.
     ///
     /// # Errors
-    /// If there is no answer. The error is recorded in the run's audit row.
+    /// If the summariser returns no answer. The audit row of the run has the error.
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError>;
 }
 
@@ -74,7 +75,7 @@ pub struct SummaryAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SummarizerError {
-    /// There was no answer, or the connection failed.
+    /// The connection failed, or the server did not answer.
     #[error("cannot reach the summariser: {0}")]
     Unreachable(String),
     /// The server rejected the request with an HTTP status.

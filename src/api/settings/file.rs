@@ -53,7 +53,7 @@ impl Settings {
     /// ```
     ///
     /// # Errors
-    /// [`SettingsError::Invalid`] with the line, for an unknown key too.
+    /// [`SettingsError::Invalid`] with the line, if the text is not TOML or has an unknown key.
     pub fn from_toml(text: &str) -> Result<Self, SettingsError> {
         let invalid = |at: usize, reason: String| SettingsError::Invalid {
             path: None,

@@ -1,7 +1,7 @@
 //! Recall: the best messages for a question, cut to the lines around the searched words, within a number of tokens.
 //!
-//! Half of the room is for the beginnings of the best hits. The rest goes to them best first, each a third of
-//! what is left, so that the best answer is the longest; what then remains goes to further hits.
+//! Half of the tokens are for the beginnings of the best hits. The other half goes to the same hits, best first, a
+//! third of the rest to each, so that the best hit has the longest excerpt. Remaining tokens go to further hits.
 
 mod candidate;
 mod selection;
@@ -27,10 +27,10 @@ const NOTHING: &str = "Nothing found.\n";
 pub struct Recall {
     /// The question.
     pub question: String,
-    /// Tokens of the text, by the store's counter.
+    /// The tokens of the answer as text, by the store's counter.
     pub tokens: u64,
-    /// The excerpts: the session of the best hit first, and within a session in the order in which they
-    /// were said.
+    /// The excerpts. The session of the best hit is first; within a session the excerpts are in the order of the
+    /// conversation.
     pub parts: Vec<RecallPart>,
     /// The hits that are not in the answer.
     pub left_out: Option<LeftOut>,
@@ -53,8 +53,8 @@ pub struct RecallPart {
     pub role: Role,
     /// The time of the message, if known.
     pub created_at: Option<Time>,
-    /// One line: the prompt that an answer answers, or the call that a result is of, where no other part shows
-    /// it and there is room.
+    /// One line of context: for an answer its prompt, for a result its call. `None` if another part shows it, or if
+    /// no tokens are left.
     pub lead: Option<String>,
     /// The lines around the searched words, word for word; `…` marks a cut.
     pub text: String,
@@ -75,13 +75,13 @@ pub struct RecallPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Further hits.
+    /// The number of hits that are not in the answer.
     pub hits: u64,
-    /// The turns of these hits.
+    /// The number of turns that contain these hits.
     pub turns: u64,
-    /// True if there are more hits than were read.
+    /// True if the search has more hits, which were not read.
     pub more: bool,
-    /// The offset of the next page of a search, or of the same question.
+    /// The offset with which the same question, or a search, returns the next hits.
     pub offset: usize,
 }
 
@@ -137,8 +137,8 @@ impl Recall {
         }
     }
 
-    /// Returns the answer as text, each part under the place that it is from, with `> ` before each line of
-    /// what was said.
+    /// Returns the answer as text. Each part has a heading with its position, and `> ` before each line of the
+    /// excerpt.
     pub fn text(&self) -> String {
         if self.parts.is_empty() && self.left_out.is_none() {
             return NOTHING.into();
@@ -180,15 +180,16 @@ fn is_anywhere(store: &dyn SessionStore, query: &SearchQuery) -> Result<bool, Se
 /// Answers a question with the best hits of [`search`], in at most `tokens` tokens by the store's
 /// counter.
 ///
-/// All words are a question, whatever signs are next to them: `rm -rf` excludes nothing. A phrase in quotes
-/// must occur, if it does anywhere.
+/// Signs next to words have no meaning: `rm -rf` excludes nothing. If any message contains a quoted phrase, each hit
+/// must contain the phrase.
 ///
-/// The shortest answer takes about 100 tokens if ids are short; with less the error has the number needed.
-/// [`SearchQuery::limit`] is the number of hits to read (50 if `None`), and [`SearchQuery::offset`] continues
-/// after the hits of an earlier answer. Extensions are left out, unless the query selects their role.
+/// The shortest answer takes about 100 tokens if ids are short. If `tokens` is less than the shortest answer, the
+/// error contains the number needed. [`SearchQuery::limit`] is the number of hits to read (50 if `None`), and
+/// [`SearchQuery::offset`] continues after the hits of an earlier answer. Extensions are left out unless the query
+/// selects their role.
 ///
 /// # Errors
-/// As [`search`], and [`SearchError::TooFewTokens`].
+/// As [`search`]. [`SearchError::TooFewTokens`] if the shortest answer does not fit.
 ///
 /// # Examples
 /// ```

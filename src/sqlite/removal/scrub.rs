@@ -22,11 +22,11 @@ const MARK: &str = "scrub";
 const IN_LOG: &str = "log:";
 
 impl SqliteStore {
-    /// Takes what was removed out of the file, its index and its log. Others wait meanwhile, as for any
-    /// write.
+    /// Merges the search index and rewrites the database file, so that neither contains bytes of removed content,
+    /// then empties the write-ahead log. Other writers wait meanwhile.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if others write for longer than the timeout; it can be tried again.
+    /// [`StoreError::Busy`] if other writers hold the database for longer than the timeout. The call can be repeated.
     pub fn scrub(&self) -> StoreResult<Scrubbed> {
         let Some(first) = self.snapshot(mark)? else {
             return Ok(Scrubbed::Clean);
@@ -65,7 +65,7 @@ impl SqliteStore {
         let _ = self.scrub();
     }
 
-    /// Returns true if removed bytes may still be in the file or its log.
+    /// Returns `true` if removed bytes may still be in the file or its log.
     ///
     /// # Errors
     /// If the database cannot be read.

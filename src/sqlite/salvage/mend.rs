@@ -1,6 +1,6 @@
-//! Removes copied rows that refer to lost ones, so that the rest is consistent.
+//! Removes copied rows that refer to lost rows, so that the remaining rows are consistent.
 //!
-//! Nothing here decides what goes; rows that hang on one that is gone are swept after it.
+//! The caller decides which rows are removed; a sweep then removes the rows that refer to them.
 
 use rusqlite::{Params, params};
 
@@ -14,12 +14,12 @@ use crate::store::error::StoreResult;
 use crate::store::scan::{ScanBlocks, StoreScan};
 use crate::store::*;
 
-/// The rows that were taken over, within one transaction and without triggers.
+/// The rows that were copied from a damaged file, within one transaction and without triggers.
 pub struct Mender<'a> {
     pub(super) rows: SqliteReader<'a>,
 }
 
-/// Messages whose loop is gone.
+/// Messages whose loop is lost.
 #[derive(Clone, Copy, Debug)]
 pub struct LostLoop {
     pub key: LoopKey,
@@ -49,7 +49,7 @@ const LOOSE: [&str; 5] = [
 ];
 
 impl Mender<'_> {
-    /// Returns the rows for looking at them.
+    /// Returns the rows for reading.
     pub fn scan(&self) -> &dyn StoreScan {
         &self.rows
     }
@@ -66,7 +66,7 @@ impl Mender<'_> {
             .map_err(from_sqlite)
     }
 
-    /// Returns the sessions that have loops and no row, with a clock that is late enough for all.
+    /// Returns the sessions that have loops but no row, each with a tick that is later than all ticks of its loops.
     pub fn headless(&self) -> StoreResult<Vec<(SessionKey, Tick)>> {
         let sql = "SELECT session AS key, 1 + max(
                  max(tick),
@@ -83,7 +83,7 @@ impl Mender<'_> {
             .all(sql, [], |row| Ok((row.get("key")?, row.get("tick")?)))
     }
 
-    /// Adds the row of a session under the key that its loops name.
+    /// Adds the row of a session under the key that its loops refer to.
     pub fn insert_session_at(&mut self, row: &SessionRow) -> StoreResult<()> {
         let key = self.rows.insert_session(row)?;
         self.run(
@@ -93,20 +93,20 @@ impl Mender<'_> {
         Ok(())
     }
 
-    /// Returns the loops whose parent is not there.
+    /// Returns the loops whose parent does not exist.
     pub fn parted(&self) -> StoreResult<Vec<LoopKey>> {
         let sql = "SELECT key FROM loops WHERE parent NOT IN (SELECT key FROM loops) ORDER BY key";
         self.rows.all(sql, [], |row| row.get("key"))
     }
 
-    /// Makes a loop the beginning of a chain; it still names its parent.
+    /// Makes a loop the root of a chain. The row keeps the id of its parent.
     pub fn detach(&mut self, key: LoopKey) -> StoreResult<()> {
         let sql =
             "UPDATE loops SET parent = NULL, parent_turn = NULL, parent_seq = NULL WHERE key = ?1";
         self.run(sql, [key.0]).map(drop)
     }
 
-    /// Returns messages whose loop is not there.
+    /// Returns the messages whose loop does not exist.
     pub fn homeless(&self) -> StoreResult<Vec<LostLoop>> {
         let sql = "SELECT id >> 32 AS key, count(*) AS messages FROM messages
              WHERE id >> 32 NOT IN (SELECT key FROM loops) GROUP BY 1 ORDER BY 1";
@@ -118,13 +118,13 @@ impl Mender<'_> {
         })
     }
 
-    /// Returns the runs of which a part is gone.
+    /// Returns the runs of which a part is lost.
     pub fn broken_runs(&self) -> StoreResult<Vec<RunKey>> {
         self.rows.all(BROKEN_RUNS, [], |row| row.get("key"))
     }
 
-    /// Removes rows that belong to nothing until there are none, and returns the table and key of
-    /// those that were named by nothing else that is gone.
+    /// Removes rows that refer to missing rows, and rows that no row refers to any more, until there are none.
+    /// Returns the table and key of each removed row with a broken reference.
     pub fn sweep(&mut self) -> StoreResult<Vec<(String, i64)>> {
         let mut swept = Vec::new();
         loop {
@@ -155,7 +155,7 @@ impl Mender<'_> {
         }
     }
 
-    /// Removes a row; what hangs on it goes with the next sweep.
+    /// Removes a row. The next sweep removes the rows that refer to it.
     pub fn remove(&mut self, table: Removable) -> StoreResult<()> {
         let (sql, key) = match table {
             Removable::Session(SessionKey(key)) => ("DELETE FROM sessions WHERE key = ?1", key),
@@ -179,8 +179,8 @@ impl Mender<'_> {
         self.run(sql, [key]).map(drop)
     }
 
-    /// Removes the messages of a loop from `seq` on, and what the loop's source and recorder told
-    /// beside them, which names messages by their sequence. Returns how many messages went.
+    /// Removes the messages of a loop from `seq` on, and the records of the loop's source and recorder, which refer
+    /// to messages by their sequence. Returns the number of removed messages.
     pub fn cut(&mut self, key: LoopKey, seq: u32) -> StoreResult<u64> {
         let ids = [packed(key.0, seq), packed(key.0, u32::MAX)];
         let gone = self.run("DELETE FROM messages WHERE id BETWEEN ?1 AND ?2", ids)?;
@@ -191,7 +191,7 @@ impl Mender<'_> {
         Ok(gone as u64)
     }
 
-    /// Forgets what a loop's row says of its messages, to be derived again.
+    /// Clears the totals in a loop's row, so that they are derived again from its messages.
     pub fn forget_totals(&mut self, key: LoopKey) -> StoreResult<()> {
         self.run(
             "UPDATE loops SET next_seq = 0, sealed_seq = max(0, min(sealed_seq, 4294967295)),
@@ -203,14 +203,14 @@ impl Mender<'_> {
         .map(drop)
     }
 
-    /// Removes the turns of a loop, to be derived again.
+    /// Removes the turns of a loop, so that they are derived again from its messages.
     pub fn forget_turns(&mut self, key: LoopKey) -> StoreResult<()> {
         let ids = [packed(key.0, 0), packed(key.0, u32::MAX)];
         self.run("DELETE FROM turns WHERE id BETWEEN ?1 AND ?2", ids)
             .map(drop)
     }
 
-    /// Writes what follows from a message and stands beside it; not what it says.
+    /// Writes the columns of a message that are derived from its content; the content is unchanged.
     pub fn rewrite(
         &mut self,
         key: LoopKey,
@@ -242,7 +242,7 @@ impl Mender<'_> {
         Ok(())
     }
 
-    /// Begins the audit chain of a session, or of all receipts, anew.
+    /// Restarts the audit chain of a session, or of all receipts, with these entries.
     pub fn begin_audit(&mut self, session: SessionKey, entries: &[AuditEntry]) -> StoreResult<()> {
         self.run("DELETE FROM audit WHERE session = ?1", [session.0])?;
         let mut end = AuditEnd::default();
@@ -266,8 +266,8 @@ impl Mender<'_> {
         Ok(())
     }
 
-    /// Numbers the blocks of a loop without gaps, as they were one after another. A block whose digest
-    /// does not fit keeps that fault.
+    /// Numbers the blocks of a loop without gaps, in their order. A block whose digest does not match still does not
+    /// match afterwards.
     pub fn renumber(&mut self, key: LoopKey) -> StoreResult<()> {
         let mut newest = 0;
         for block in self.rows.block_keys(key)? {

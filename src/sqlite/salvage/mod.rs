@@ -1,8 +1,7 @@
-//! Takes over what can be read of a damaged file, row by row and under the same keys.
+//! Copies the readable rows of a damaged file, row by row and under the same keys.
 //!
-//! The rows are copied as they are, with no regard to what they say; archived content goes back into its
-//! rows, as far as its packs can be opened. What does not fit together is then removed from the copy by
-//! [`Mender`]; `loopstore_admin::salvage` decides what.
+//! The rows are copied unchanged, and are not checked. Archived content is moved back into its rows if its packs can
+//! be opened. [`Mender`] then removes the rows that are inconsistent; `loopstore_admin::salvage` decides which.
 
 mod mend;
 mod rows;
@@ -25,9 +24,9 @@ use crate::store::error::{OpenError, StoreError, StoreResult};
 pub struct LostRows {
     /// The table.
     pub table: String,
-    /// The first and the last key that may be among them; `None`: it is not known which.
+    /// The first and the last key of the range that contains the rows; `None` if it is not known.
     pub keys: Option<(i64, i64)>,
-    /// The reason they cannot be read.
+    /// The reason why the rows cannot be read.
     pub reason: String,
 }
 
@@ -45,13 +44,13 @@ fn is_made_anew(table: &str) -> bool {
         .contains(&table)
 }
 
-/// Returns the real path of a file that is there.
+/// Returns the real path of a file that exists.
 pub fn place_of(file: &Path) -> Result<PathBuf, OpenError> {
     let options = SqliteOptions::new().create(false).allow_network(true);
     schema::real_path(file, &options)
 }
 
-/// Returns the counter that a damaged file says it was written with, if that can be read.
+/// Returns the name of the token counter that a damaged file was written with, if it can be read.
 pub fn counter_of(file: &Path, key: Option<&Key>) -> StoreResult<Option<String>> {
     let connection = open(file, key)?;
     let sql = "SELECT value FROM store_meta WHERE name = 'token_counter'";
@@ -82,12 +81,12 @@ fn open(file: &Path, key: Option<&Key>) -> StoreResult<Connection> {
 }
 
 impl SqliteStore {
-    /// Copies into this empty store what can be read of `file`, lets `mend` work on it, and keeps the
-    /// result. The triggers are away meanwhile. Returns the rows that cannot be read.
+    /// Copies the readable rows of `file` into this empty store, calls `mend` with them, and commits the result. The
+    /// triggers are disabled meanwhile. Returns the rows that cannot be read.
     ///
     /// # Errors
-    /// If not even the tables of `file` can be read, or `mend` fails; then nothing is kept. If the disk
-    /// fails at the end.
+    /// If the tables of `file` cannot be read, or `mend` fails; then nothing is kept. Also if the disk fails at the
+    /// end.
     pub fn take_over(
         &self,
         file: &Path,

@@ -23,8 +23,8 @@ pub enum AsOf {
         /// The turn, by position from 0.
         turn: u32,
     },
-    /// A loop, just before a message was appended: the context that the model saw, if the message is its
-    /// answer. Earlier messages of the same append are included.
+    /// A loop, just before a message was appended. If the message is an answer, this is the context that the model
+    /// saw. Earlier messages of the same append are included.
     Before {
         /// The loop.
         loop_id: LoopId,
@@ -45,8 +45,8 @@ impl AsOf {
         Self::Run(run_id.into())
     }
 
-    /// Returns the moment just after the last turn or run of a session until this time; with a loop, of that
-    /// loop. The times are those of the messages, as recorded.
+    /// Returns the moment just after the last turn or run of a session, or of one loop, until this time. The times of
+    /// messages are used as they were recorded.
     ///
     /// # Errors
     /// If the session or the loop does not exist, or had no turns and runs by then.

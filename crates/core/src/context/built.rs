@@ -6,20 +6,20 @@ use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId, ToolC
 use crate::provider::{AsConversation, Conversation};
 use crate::store::StoreError;
 
-/// The options of a build. An option that is not given is that of the newest run that is live from the
-/// leaf, else the default.
+/// The options of a build. A missing option has the value of the newest run that is live from the leaf, or the
+/// default if there is no such run.
 #[derive(Clone, Debug, Default)]
 pub struct BuildOptions {
-    /// The leaf; the session's current loop if not given.
+    /// The leaf; the session's current loop if `None`.
     pub leaf: Option<LoopId>,
-    /// The moment; now if not given. It names the leaf itself.
+    /// The moment; now if `None`. The moment determines the leaf.
     pub as_of: Option<AsOf>,
-    /// The provider that the context goes to: its own compaction replaces the messages before it. For
-    /// `None`, no compaction of a provider counts.
+    /// The provider that the context is sent to. That provider's own compaction replaces the messages before it. If
+    /// `None`, no compaction made by a provider is active.
     pub provider: Option<SealingProvider>,
-    /// Tokens that the messages may have; more is an error.
+    /// The most tokens of the messages; if they have more, the build fails.
     pub budget: Option<u64>,
-    /// Bytes of JSON that the messages may have; more is an error.
+    /// The most bytes of JSON of the messages; if they have more, the build fails.
     pub max_bytes: Option<u64>,
     /// The treatment of loops before the scope.
     pub older_loops: Option<OlderLoops>,
@@ -41,17 +41,17 @@ pub struct BuildOptions {
 pub enum PartSection {
     /// The summary of everything up to its loop.
     Rollup,
-    /// Kept word for word from the start.
+    /// The turns kept word for word at the start.
     First,
     /// A summary.
     Compacted,
-    /// Kept at the end, long tool outputs cut.
+    /// The turns kept at the end, with long tool outputs cut.
     Recent,
-    /// After what the block covers.
+    /// The turns after those that the block covers.
     Tail,
-    /// No block is active.
+    /// The turns of a loop without an active block.
     Raw,
-    /// The compaction that a provider made in the place of everything up to its loop.
+    /// The compaction of a provider, which replaces everything up to its loop.
     Sealed,
 }
 
@@ -77,9 +77,9 @@ pub struct Part {
     pub loop_id: LoopId,
     /// The section.
     pub section: PartSection,
-    /// The first turn that the part represents.
+    /// The first turn that the messages of the part show or replace.
     pub from_turn: u32,
-    /// The last turn that the part represents.
+    /// The last turn that the messages of the part show or replace.
     pub to_turn: u32,
     /// The number of messages.
     pub messages: u64,
@@ -103,9 +103,9 @@ pub struct Context {
     pub leaf: LoopId,
     /// The messages in order.
     pub messages: Vec<AgentMessage>,
-    /// Sum of the messages' counts.
+    /// The sum of the messages' tokens.
     pub tokens: u64,
-    /// Sum of the messages' JSON.
+    /// The sum of the messages' bytes of JSON.
     pub bytes: u64,
     /// The origin of the messages: consecutive parts of the context.
     pub parts: Vec<Part>,
@@ -143,7 +143,7 @@ impl Context {
         open_calls(&self.messages, self.in_flight)
     }
 
-    /// True if the model is to be called: the last message is not its own, and no call is open.
+    /// True if the model is to be called next: the last message is not an answer of the model, and no call is open.
     pub fn awaits_answer(&self) -> bool {
         let last = self.messages.iter().rev().find_map(AgentMessage::message);
         let is_input = last.is_some_and(|message| message.role() != Role::Assistant);

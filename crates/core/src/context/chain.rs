@@ -1,4 +1,4 @@
-//! A chain as numbers: the size that each loop shows, and with `Skip` the first loop of the context.
+//! The sizes of a chain: the size that each loop shows, and with `Skip` the first loop of the context.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -128,8 +128,8 @@ impl Chain {
         self.links.iter().map(of).collect()
     }
 
-    /// Returns the chain with the hidden turns of the loops in `other`: a loop that no new block is written on
-    /// stays unchanged.
+    /// Returns the chain with the hidden turns of the loops in `other`, since a loop without a new block stays
+    /// unchanged.
     pub fn hiding_as(mut self, other: &Self) -> Self {
         for (link, facts) in self.links.iter().zip(&mut self.facts) {
             let place = depth_of(&other.links, link.row.key);

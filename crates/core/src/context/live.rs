@@ -1,4 +1,4 @@
-//! A context that is kept from call to call.
+//! A context that is kept between model calls.
 //!
 //! An agent builds a context before each model call, and most of it is the same as before the last call:
 //! final messages and blocks never change. So the context up to the last final message is kept, with the

@@ -1,7 +1,7 @@
 //! Manifests: the messages that a context was made of, as references and one hash.
 //!
-//! A manifest copies no message. It records the moment, and the parts that a build of that moment showed;
-//! the same messages are found again from these, whatever was appended, compacted or undone since.
+//! A manifest copies no message. It records the moment, and the parts that a build at that moment returned. The same
+//! messages can be derived from these at any later time, regardless of later appends, compactions and undos.
 
 use sha2::{Digest as _, Sha256};
 
@@ -114,8 +114,7 @@ pub fn derive(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<Outline> {
     outline_of(read, links.iter().filter(is_in))
 }
 
-/// True if messages that a manifest names were replaced since: a turn in flight can be, before it is
-/// complete.
+/// True if messages that a manifest lists were replaced later. Only messages of a turn in flight can be replaced.
 ///
 /// # Errors
 /// If the store fails.

@@ -1,8 +1,8 @@
 //! Contexts: the messages that the next model call sees.
 //!
-//! A context is the chain of a leaf, root to leaf, each loop read through the active block on
-//! it: its sections in order, then its tail; without a block, raw up to the cut. Building reads
-//! only what it returns.
+//! A context contains the chain of a leaf, root to leaf, and reads each loop through its active block: the sections
+//! of the block in order, then the turns after the block. A loop without an active block is read as it was recorded,
+//! up to the point where the chain leaves it. A build reads only the messages that it returns.
 
 #[doc(hidden)]
 pub mod as_of;
@@ -313,7 +313,8 @@ pub fn live_compaction(
 pub enum LiveCompaction {
     /// In this message of a loop.
     InMessage(LoopKey, u32),
-    /// Outside the messages, after those of a loop before this sequence: a message of its own.
+    /// In a message of its own, which is not a message of the loop: it follows the messages of the loop before this
+    /// sequence.
     Behind(LoopKey, u32, Box<AgentMessage>),
 }
 

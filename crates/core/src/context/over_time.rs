@@ -1,9 +1,9 @@
 //! The sizes of contexts at many moments.
 //!
-//! A context as of one moment needs, for each loop, the newest block whose run was live then. Where runs were
-//! made and undone again and again, each moment passes all earlier runs, so that the cost for all moments of a
-//! session grows with the square of their number. Here runs and blocks are read once, and each loop gets a
-//! timeline, in which the block that was active at a moment is looked up.
+//! A context at one moment needs, for each loop, the newest block whose run was live at that moment. If many runs
+//! were made and undone, each moment reads all earlier runs, and the cost for all moments of a session is quadratic.
+//! Here runs and blocks are read once into a timeline for each loop, in which the block that was active at a moment
+//! is looked up.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -23,7 +23,7 @@ use crate::store::{
 /// The number of runs before a moment that are checked one by one. Mostly the newest is live.
 const NEAR: usize = 16;
 
-/// The sizes that contexts of a session had at moments of its past.
+/// A reader of the sizes that the contexts of a session had at past moments.
 ///
 /// ```
 /// use loopstore::extend::active_blocks::View;

@@ -17,7 +17,7 @@ use crate::store::{
 /// The state of a turn in a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TurnState {
-    /// As it was recorded: no block covers it.
+    /// No block covers the turn; the context shows it as it was recorded.
     Raw,
     /// The disposition according to the block that covers the turn. A turn whose messages have different
     /// dispositions is [`Disposition::Truncated`], as a part of it was cut.

@@ -21,7 +21,7 @@ use crate::tokens::TokenCounter;
 pub enum CompactedAs {
     /// Turn by turn, as the summary lists them: `summarised` or `dropped`.
     Turns,
-    /// As a whole, with the loops before: `rolled_up`, or `sealed` in a provider's compaction.
+    /// As a whole, together with the loops before: `rolled_up`, or `sealed` if a provider made the compaction.
     RolledUp,
 }
 
@@ -36,7 +36,7 @@ pub struct BlockSpec {
     pub compacted_as: CompactedAs,
     /// The earlier loops that it covers whole, with the coverage of [`super::rolled_up`].
     pub rolled_up: Vec<CoverageRow>,
-    /// The pinned messages of the chain: those that the block hides are quoted after the summary.
+    /// The pinned messages of the chain. The block quotes the pinned messages that it hides after its summary.
     pub pins: Vec<PinnedMessage>,
     /// The tokens of all earlier loops that it replaces.
     pub tokens_before: u64,
@@ -45,7 +45,7 @@ pub struct BlockSpec {
     pub shaping: String,
     /// ISO-8601 text.
     pub created_at: String,
-    /// A foreign block without its messages.
+    /// The fields of a foreign block without its messages.
     pub extra: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 pub struct ChainSnapshot {
     /// Root first.
     pub links: Vec<ChainLink>,
-    /// The index of the loop with the active rollup.
+    /// The index of the loop with the active rollup; `None` without one.
     pub anchor: Option<usize>,
 }
 
@@ -43,7 +43,7 @@ impl ChainSnapshot {
         self.links.len() - 1
     }
 
-    /// Returns the number of turns of a loop that a block may cover: those in flight are left out.
+    /// Returns the number of turns of a loop that a block may cover, without turns in flight.
     pub fn end(&self, at: usize) -> u32 {
         if at == self.leaf() {
             self.links[at].complete

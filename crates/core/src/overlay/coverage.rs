@@ -10,8 +10,8 @@ use crate::store::{CoverageRow, Disposition, LoopKey, StoreRead, StoreResult};
 
 /// Returns the coverage of a loop that the summary on another loop covers whole, up to its cut.
 ///
-/// The range is the one that was read, so it ends as that of a block over the loop would: at the last
-/// message before the cut.
+/// The range ends at the last message before the cut, as the range of a block on the loop does, since the summary was
+/// made from these messages.
 pub fn rolled_up(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<CoverageRow> {
     let through = through(read, link, link.turns)?;
     Ok(CoverageRow {

@@ -1,4 +1,5 @@
-//! Blocks in the interchange form, which phi-core writes: the checks before a block is stored, and the way back.
+//! Blocks in the interchange form, which phi-core writes: the checks before a block is stored, and the conversion of
+//! a stored block to that form.
 
 use std::ops::ControlFlow;
 

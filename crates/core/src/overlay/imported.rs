@@ -116,9 +116,9 @@ impl ImportedCompaction<'_> {
     /// Replaces everything before a message of turn `kept` by `message`: the first `dropped` messages of that
     /// turn are replaced too.
     ///
-    /// Only messages before the turn's answer can be dropped without its calls losing their results; with none
-    /// to drop, the summary is at the turn's start. If nothing is before that, the first prompt is shown with
-    /// the summary before it.
+    /// Only messages before the turn's answer are dropped, since the calls of the answer need their results. If there
+    /// are none, the summary is at the start of the turn. If that is the start of the chain, the first prompt is
+    /// shown after the summary.
     pub fn summary_within(
         &self,
         message: &AgentMessage,

@@ -1,8 +1,7 @@
 //! The pinned messages of a chain, and the blocks that quote them.
 //!
-//! A pin counts from a leaf as an undo does: if the point at which it was made is on the leaf's chain. A
-//! block quotes the pinned messages that its summary hides, so that only compactions depend on pins, never
-//! a context.
+//! A pin counts from a leaf if the point at which the pin was made is on the leaf's chain, as for an undo. A block
+//! quotes the pinned messages that its summary hides, so only compactions read pins, never the build of a context.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -32,7 +31,8 @@ impl PinnedMessage {
         (self.loop_key, self.seq)
     }
 
-    /// True if a block on the loop `own` hides it: a `rollup` also replaces the loops before.
+    /// True if a block on the loop `own` hides the message: the turns `compacted` of that loop, and with `rollup`
+    /// also all loops before it.
     pub fn is_hidden(&self, own: LoopKey, compacted: Option<Turns>, rollup: bool) -> bool {
         match self.loop_key == own {
             true => compacted.is_some_and(|turns| (turns.first..=turns.last).contains(&self.turn)),
@@ -46,7 +46,7 @@ impl PinnedMessage {
 pub struct ChainPins {
     /// The messages from the root to the leaf.
     pub messages: Vec<PinnedMessage>,
-    /// True if any message was ever pinned in the session: otherwise no block quotes anything.
+    /// True if any message was ever pinned in the session; else no block contains quotes.
     pub any: bool,
 }
 

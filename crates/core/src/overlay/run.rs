@@ -15,8 +15,8 @@ pub fn next_round(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> S
     Ok(round)
 }
 
-/// Writes a run and its blocks at the session's next tick; returns the generations of the blocks. `was` is
-/// the digest in the audit chain of a run that is stored already, and open.
+/// Writes a run and its blocks at the session's next tick; returns the generations of the blocks. If the run is
+/// already stored as an open run, `was` is its digest in the audit chain.
 ///
 /// # Errors
 /// If the store fails.

@@ -74,7 +74,7 @@ impl SealedRecord {
         Json::parse(&text).unwrap_or_default()
     }
 
-    /// Returns the digest that a run recorded of its item, in a message or in its block.
+    /// Returns the digest of the item that a run recorded, for an item in a message or in the run's block.
     pub fn recorded(run: &RunRow) -> Option<String> {
         if let Some(record) = Self::of(run) {
             return Some(record.sha256);

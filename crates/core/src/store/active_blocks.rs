@@ -1,9 +1,9 @@
 //! The blocks that are active for a leaf, derived from runs and flips alone.
 //!
-//! A run or a flip counts from a leaf if its loop is on the leaf's chain and had then no complete
-//! turn beyond the loop's cut. A run is live if it committed and the last flip of it that counts
-//! is not an undo. The active block of a loop is its newest generation of a run that counts and is live.
-//! The first rollup on the way from the leaf covers every loop before its own.
+//! A run or a flip *counts* from a leaf if its loop is on the leaf's chain, and if that loop had no complete turn
+//! beyond the chain's cut when the run or flip was made. A run is *live* if it committed and the last of its flips
+//! that count is not an undo. The active block of a loop is the newest generation whose run counts and is live. Seen
+//! from the leaf, the first active rollup covers every loop before its own.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -16,21 +16,22 @@ use super::rows::{
 use super::{LoopKey, LoopWithBlock, RunSummary, SessionKey, StoreRead, Tick};
 use crate::model::{Message, Role, SealingProvider};
 
-/// The conditions under which a chain is read: the moment, the provider, and which blocks count.
+/// The conditions under which a chain is read: the moment, the provider, and the blocks that may be active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// The tick to read the chain as of; now if `None`.
+    /// The tick at which the chain is read; now if `None`.
     pub at: Option<Tick>,
-    /// The sequence at which the leaf ends, whatever the ticks of its messages: with `at`, a moment
+    /// The sequence at which the leaf ends, regardless of the ticks of its messages. With `at`, it selects a moment
     /// within an append.
     pub leaf_end: Option<u32>,
     /// With `at`: the number of turns of the leaf that are known to have been complete then.
     pub complete: u32,
-    /// True if rollups do not count (`OlderLoops::Skip`).
+    /// True if no rollup is active (`OlderLoops::Skip`).
     pub without_rollups: bool,
     /// True if no block is active (a forced compaction).
     pub raw: bool,
-    /// The provider that the context is for: its own compactions count.
+    /// The provider that the context is for. Of the compactions that providers made, only those of this provider are
+    /// active.
     pub provider: Option<SealingProvider>,
 }
 
@@ -52,7 +53,8 @@ pub struct ChainLink {
 }
 
 impl ChainLink {
-    /// Returns where the last of the first `turns` turns ends, if the chain leaves the loop within it.
+    /// Returns the end of the last of the first `turns` turns, as a sequence, if the chain leaves the loop within
+    /// that turn.
     pub fn end_of(&self, turns: u32) -> Option<u32> {
         (self.is_part && turns == self.turns).then_some(self.end_seq)
     }
@@ -405,8 +407,8 @@ impl<'a> ActiveBlocks<'a> {
         })
     }
 
-    /// Calls `look` with the newest run that counts and is live from the leaf, a loop of `session`, and
-    /// returns its result. Compactions made by a provider are skipped, as they hold for that provider only.
+    /// Calls `look` with the newest run that counts and is live from the leaf, a loop of `session`, and returns its
+    /// result. Compactions made by a provider are skipped, as they are active for that provider only.
     ///
     /// # Errors
     /// If the store fails.

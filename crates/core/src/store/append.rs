@@ -1,4 +1,4 @@
-//! The life of an append: messages in, whole turns out.
+//! Appends: messages are grouped into turns, and complete turns become final.
 //!
 //! One transaction groups the messages into turns, counts them, makes complete turns final, chains the
 //! digests and raises the session's tick. Nothing here reads a message body.
@@ -53,7 +53,7 @@ pub struct Appended {
     pub seqs: Range<u32>,
     /// The number of turn groups of the loop afterwards.
     pub turns: u32,
-    /// The number of these that are not in flight.
+    /// The number of these turn groups that are not in flight.
     pub complete: u32,
     /// The session's tick afterwards.
     pub tick: Tick,
@@ -241,8 +241,8 @@ pub fn set_status(
     set_status_leased(write, loop_key, status, None)
 }
 
-/// Sets the status for the holder of the lease, which was checked in this transaction. The loop ended at
-/// `at`, now if not given.
+/// Sets the status of a loop for the holder of the lease, which was checked in this transaction. `at` is the time at
+/// which the loop ended; the present time if `None`.
 #[doc(hidden)]
 pub fn set_status_leased(
     write: &mut dyn StoreWrite,

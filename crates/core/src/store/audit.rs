@@ -129,7 +129,8 @@ pub struct AuditChain {
 }
 
 impl AuditChain {
-    /// True if each row continues the one before, the last is the end, and the chain records exactly these digests.
+    /// True if each row continues the row before it, the last row is the end, and the chain records exactly the
+    /// digests `stored`.
     #[doc(hidden)]
     pub fn fits(&self, session: SessionKey, stored: &[AuditEntry]) -> bool {
         let (mut end, mut audited) = (AuditEnd::default(), AuditedDigests::default());
@@ -186,7 +187,7 @@ pub fn stored_entries(scan: &dyn StoreScan, session: SessionKey) -> StoreResult<
     Ok(entries)
 }
 
-/// The digests that are stored now according to a chain, by kind, each with its count.
+/// The digests that the tables must contain according to an audit chain, by kind, each with its count.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct AuditedDigests(BTreeMap<(AuditKind, [u8; 32]), u64>);

@@ -39,7 +39,7 @@ pub trait Columns: Sized {
         T::from_column(self, column)
     }
 
-    /// Returns a value stored as JSON, the default for NULL.
+    /// Returns a value that is stored as JSON; the default of the type for NULL.
     fn json<T: serde::de::DeserializeOwned + Default>(
         &self,
         column: &'static str,

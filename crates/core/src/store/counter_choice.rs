@@ -1,4 +1,4 @@
-//! The token counter of a database that is opened.
+//! The choice of the token counter when a database is opened.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub enum OtherCounter {
     Refuse,
     /// The counter of the database is used, if this program knows it.
     Use,
-    /// The database is about to be counted anew: the given counter is used.
+    /// The given counter is used, since the tokens of the database are about to be recounted.
     Recount,
 }
 

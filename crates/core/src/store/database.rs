@@ -62,7 +62,7 @@ pub trait Database: SessionStore {
         Ok(rows.into_iter().map(|(_, row)| row).collect())
     }
 
-    /// Returns the same rows, each with the cursor right after it.
+    /// Returns the rows of [`session_rows`](Self::session_rows), each with the cursor right after it.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -108,8 +108,8 @@ pub trait Database: SessionStore {
     /// If `work` or the backend fails; then nothing was removed.
     fn removing(&self, work: WriteWork<'_>) -> StoreResult<()>;
 
-    /// Runs `work` in a write transaction in which tokens can be recounted, also with another counter than
-    /// that of the database: `recount` of each backend opens the database so.
+    /// Runs `work` in a write transaction in which tokens can be recounted. The counter may differ from that of the
+    /// database if `recount` of the backend opened the database.
     ///
     /// # Errors
     /// If `work` or the backend fails; then nothing was changed.
@@ -127,7 +127,7 @@ pub trait Database: SessionStore {
     /// If the database cannot be read at all.
     fn integrity_problems(&self) -> StoreResult<Vec<String>>;
 
-    /// Returns the tables, triggers and views that are not those of this format.
+    /// Returns the tables, triggers and views that differ from this format.
     ///
     /// # Errors
     /// If the database cannot be read at all.

@@ -108,7 +108,7 @@ impl EncodedMessage {
     /// Decodes the message.
     ///
     /// # Errors
-    /// If the stored form cannot be decoded, which is a bug of this program.
+    /// If the stored form cannot be decoded, which is a bug of loopstore.
     pub fn into_message(self) -> StoreResult<AgentMessage> {
         let blobs = self.blobs;
         codec::decode(self.body, &mut |sha256| {

@@ -20,7 +20,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The database was to be opened for writing, and its file or its folder is read-only.
+    /// The database is to be opened for writing, but its file or its folder is read-only.
     #[error("{path}: the database can only be read here: its file or its folder is read-only")]
     ReadOnly {
         /// The file.
@@ -38,13 +38,13 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The key does not fit the file.
+    /// The key is not the key of the file.
     #[error("{path}: wrong key; or this is not a database, or its first page is damaged")]
     WrongKey {
         /// The file.
         path: PathBuf,
     },
-    /// A key was given, and this program cannot encrypt.
+    /// A key was given, but this program was built without encryption.
     #[error("this program was built without encryption (feature `sqlcipher`)")]
     NoEncryption,
     /// The path is a symbolic link.
@@ -52,7 +52,7 @@ pub enum OpenError {
     Link {
         /// The link.
         path: PathBuf,
-        /// The file that it leads to.
+        /// The target of the link.
         to: PathBuf,
     },
     /// The file was written by a later version.
@@ -128,7 +128,7 @@ pub enum OpenError {
     Counter {
         /// The counter that wrote it.
         stored: String,
-        /// The counter it was to be opened with.
+        /// The counter of this program.
         given: String,
     },
     /// A recount was interrupted, or is still running: some counts are new and some are old.
@@ -137,7 +137,7 @@ pub enum OpenError {
         /// The counter of the recount.
         to: String,
     },
-    /// The database is to be read in a folder that cannot be written, and a part of it is only in the log.
+    /// The folder of the database is read-only, and a part of the data is only in the write-ahead log.
     #[error(
         "{path}: the write-ahead log holds changes that are not in the file yet, and reading them \
          needs a writable folder; copy the file together with its `-wal` and open the copy"
@@ -191,7 +191,7 @@ pub enum OpenError {
         /// The oldest supported version.
         oldest: i64,
     },
-    /// The database keeps tenants apart, and row-level security does not hold for this role.
+    /// The database separates tenants, but row-level security does not apply to this role.
     #[error(
         "{place}: this database separates tenants, and this role sees all of them; connect with the \
          role of one tenant, or assume it with `?options=-c%20role%3DNAME`"
@@ -254,7 +254,7 @@ pub enum StoreError {
     /// There is no compaction that could be undone or redone.
     #[error("there is no {what}")]
     NoCompaction {
-        /// The thing that was looked for, with its state.
+        /// The kind and state of the run that was searched for.
         what: &'static str,
         /// The loop whose chain was searched.
         loop_id: String,
@@ -273,9 +273,9 @@ pub enum StoreError {
     KeyTaken {
         /// The key.
         key: String,
-        /// The loop that holds the last of the messages that were appended under it.
+        /// The loop with the last of the messages that were appended under the key.
         loop_id: String,
-        /// Their sequences in that loop.
+        /// The sequences of these messages in that loop.
         seqs: std::ops::Range<u32>,
     },
     /// An abbreviated id that matches several ids.
@@ -321,14 +321,15 @@ pub enum StoreError {
     /// The database contains something that the store never writes.
     #[error("the database is damaged: {0}")]
     Damaged(String),
-    /// The tables have triggers, indexes or references that are not part of the store, or other objects are in
-    /// place of its own; they could copy, change or block a write. A read fails with it if it did not end in time.
+    /// The tables have triggers, indexes or references that are not part of the store, or other objects replace its
+    /// tables; they could copy, change or block a write. A read fails with this error only if it exceeds a time
+    /// limit.
     #[error(
         "the schema of the database has objects that are not part of it: {0}; nothing was written; drop \
          them, or copy the record into a new database, then try again"
     )]
     ForeignSchema(String),
-    /// The index of messages is damaged; the record is not.
+    /// The index of messages is damaged; the stored messages are not.
     #[error("the search index is damaged ({0}); rebuild it")]
     IndexDamaged(String),
     /// The database is read-only.
@@ -343,9 +344,9 @@ pub enum StoreError {
     /// The disk is full.
     #[error("the disk is full; nothing was written")]
     Full,
-    /// The files cannot be reached, or the disk failed. This store does not see the write, and it may be
-    /// tried again; only if the disk failed at the very end of a commit *and* the process is then killed
-    /// can the write have been stored after all, whole.
+    /// The files cannot be reached, or the disk failed. The write is not stored and may be repeated. There is one
+    /// exception: if the disk failed at the very end of a commit *and* the process is then killed, the whole write
+    /// may be stored.
     #[error("cannot read or write the database files: {0}")]
     Io(#[source] Cause),
     /// The server cannot be reached, or the connection to it broke; nothing of a write was kept.
@@ -354,7 +355,7 @@ pub enum StoreError {
          server is back"
     )]
     Connection(#[source] Cause),
-    /// The connection broke, or the disk failed, while a write was being committed. The write may be stored, whole.
+    /// The connection broke, or the disk failed, during a commit. The whole write may be stored, or nothing of it.
     #[error(
         "the database did not confirm the commit ({0}); check whether it was applied before \
          retrying"

@@ -1,8 +1,8 @@
 //! The turns and events that a source recorded, without second copies of messages.
 //!
-//! A source records each turn and event with whole messages in it. Such a copy is stored as
-//! `{"$seq":n}`, where n is the message's sequence in its loop. An object of the source that looks
-//! like this gets one more `$` in its key, which is removed again on reading.
+//! A source records each turn and event with complete copies of messages. Such a copy is stored as `{"$seq":n}`,
+//! where n is the message's sequence in its loop. An object of the source that looks like this gets one more `$` in
+//! its key, which is removed again on reading.
 
 use sha2::{Digest as _, Sha256};
 

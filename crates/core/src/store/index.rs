@@ -68,8 +68,8 @@ pub struct IndexFilter {
 pub struct IndexEntry {
     /// Its sequence.
     pub seq: u32,
-    /// Its words in order, separated by spaces, then the other forms that they are found by; empty if it
-    /// has none.
+    /// The words of the message in order, separated by spaces, then other forms by which these words are found; empty
+    /// if the message has no words.
     pub words: String,
     /// The tools that it calls or answers for.
     pub tools: Vec<String>,
@@ -129,8 +129,8 @@ pub struct IndexState {
 }
 
 impl Match {
-    /// Returns the key to sort hits by age: within a session by tick and sequence, else the session that
-    /// was stored later is newer.
+    /// Returns the key by which hits are sorted by age. Hits of one session are sorted by tick and sequence. Of
+    /// different sessions, the hit in the session that was stored later is newer.
     pub fn age(&self) -> (SessionKey, Tick, LoopKey, u32) {
         (self.session, self.tick, self.loop_key, self.seq)
     }

@@ -51,8 +51,8 @@ impl LeaseRow {
 /// A guard that marks the holder of a lease as alive until the last clone is dropped.
 pub type LeaseGuard = Arc<dyn Any + Send + Sync>;
 
-/// The proof that a driver holds the lease of a loop, given with each write. Where the backend knows which
-/// holders live, the lease ends when the last clone of this value is dropped.
+/// The proof that a driver holds the lease of a loop, which the driver passes to each write. If the backend knows
+/// which holders are alive, the lease ends when the last clone of this value is dropped.
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub(crate) loop_key: LoopKey,
@@ -80,7 +80,7 @@ impl Lease {
         self.token == 1
     }
 
-    /// Returns the former holder, if the lease was not released: it expired, or its holder died.
+    /// Returns the former holder if its lease was not released, but expired or ended with its process.
     pub fn taken_over_from(&self) -> Option<&str> {
         self.taken_over_from.as_deref()
     }
@@ -92,13 +92,13 @@ impl Lease {
 pub enum Acquire {
     /// The lease was free or had ended.
     Acquired(Lease),
-    /// Another driver holds the lease. The transaction must commit all the same: it may have restarted the
-    /// term of a lease after the clock went back.
+    /// Another driver holds the lease. The caller must still commit the transaction, which may have restarted the
+    /// term of the lease after the clock went back.
     Held(StoreError),
 }
 
-/// Acquires the lease of a loop for `ttl` milliseconds, if it is free: it was never held, was released, its
-/// holder is gone, or its time has ended.
+/// Acquires the lease of a loop for `ttl` milliseconds if the lease is free: it was never held, was released or has
+/// expired, or its holder is gone.
 ///
 /// # Errors
 /// If the store fails.
@@ -260,8 +260,8 @@ pub fn revoke(write: &mut dyn StoreWrite, loop_key: LoopKey) -> StoreResult<()> 
     })
 }
 
-/// Allows a write without a lease, if the loop is not leased. A driver whose lease has ended loses it
-/// thereby.
+/// Checks that a loop is not leased, so that a write without a lease is allowed. A driver whose lease has ended loses
+/// the lease.
 ///
 /// # Errors
 /// [`StoreError::LeaseHeld`] if the loop is leased.

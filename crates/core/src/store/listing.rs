@@ -31,10 +31,9 @@ pub struct SessionFilter {
     pub since: Option<Time>,
     /// True to list the hidden sessions in place of the others.
     pub hidden: bool,
-    /// The place after which the list begins: the next page of a list costs the same however far down it
-    /// is.
+    /// The cursor after which the list begins. The cost of a page does not depend on its position in the list.
     pub after: Option<SessionCursor>,
-    /// The number of sessions to skip at the beginning: these are read, so that a larger offset takes longer.
+    /// The number of sessions to skip at the beginning. Skipped sessions are read, so a larger offset takes longer.
     pub offset: usize,
     /// The largest number of sessions to list.
     pub limit: Option<usize>,
@@ -355,7 +354,8 @@ fn group_by(rows: Vec<Record>, column: &str) -> HashMap<Option<String>, Vec<Reco
     groups
 }
 
-/// Sorts runs of several sessions by their start, newest first. Other tools write times of any offset.
+/// Sorts runs of several sessions by their start, newest first. The times are compared as instants, since other tools
+/// write them with any time zone.
 pub fn sort_by_start(runs: &mut [Record]) {
     let began = |run: &Record| Time::from_text(run.text("started_at")?).millis();
     runs.sort_by_cached_key(|run| Reverse(began(run)));

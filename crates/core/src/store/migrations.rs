@@ -1,8 +1,9 @@
-//! The scripts that create the tables of a database, and the errors of a history that does not match them.
+//! The scripts that create and change the tables of a database, and the checks that a database's history of scripts
+//! matches them.
 //!
-//! Both backends keep theirs under `migrations/`, and `refinery` notes in the database which it applied.
-//! Until 0.1.0 is released V1 is edited in place: then a database of another V1 is refused. Afterwards a
-//! script that was released never changes, and a change is one more script.
+//! Each backend has its scripts under `migrations/`, and `refinery` records in the database which of them it applied.
+//! Until 0.1.0 is released, V1 is edited in place, and a database with another V1 is refused. After that, a released
+//! script never changes, and each change of the schema is a new script.
 
 use std::path::Path;
 
@@ -26,14 +27,14 @@ pub struct Applied {
 }
 
 impl Migrations {
-    /// The scripts that are embedded.
+    /// Returns the scripts that `embedded` contains.
     pub fn embedded(embedded: &Runner) -> Self {
         let mut scripts = embedded.get_migrations().clone();
         scripts.sort();
         Self(scripts)
     }
 
-    /// Returns these and one more, which no database has: the tests open older formats with it.
+    /// Adds a script that no database has; tests use it to open older formats.
     #[cfg(debug_assertions)]
     pub fn and_later(mut self, sql: &str) -> Self {
         let name = format!("V{}__made_up", self.newest() + 1);
@@ -51,16 +52,14 @@ impl Migrations {
         &self.0
     }
 
-    /// Returns a runner that applies the missing scripts, all in one transaction: one by one, refinery commits
-    /// a script and the record of it separately, and a process that is killed between the two leaves a
-    /// database that never opens again.
+    /// Returns a runner that applies the missing scripts in one transaction. Otherwise refinery commits a script and
+    /// its record separately, and a process that is killed between the two leaves a database that cannot be opened.
     pub fn runner(&self) -> Runner {
         Runner::new(&self.0).set_grouped(true)
     }
 
-    /// Returns the number of the last script that was applied to the database at `path`, 0 for none. The
-    /// history must be in order, and be checked before refinery reads it, which panics at rows that it did
-    /// not write itself.
+    /// Returns the number of the last script that was applied to the database at `path`, 0 for none. The history is
+    /// checked here before refinery reads it, since refinery panics at rows that it did not write.
     ///
     /// # Errors
     /// If the history has other scripts, or does not match the tables.

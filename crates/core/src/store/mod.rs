@@ -1,4 +1,4 @@
-//! The contract of a backend, and what all backends share.
+//! The contract of a backend, and the rules that all backends share.
 //!
 //! A [`SessionStore`] has two entry points. `read` runs a closure on one consistent snapshot, `write`
 //! runs one in a transaction that commits if the closure returns `Ok` and leaves no trace otherwise.
@@ -6,8 +6,8 @@
 //! blocks are active, what a commit compares) are written once, above them. A model call never happens
 //! inside a transaction.
 //!
-//! Both take closures and return no guards, so that the backend decides how a transaction begins and when
-//! beginning is tried again (a busy snapshot, a failover).
+//! Both take closures and return no guards. So the backend decides how a transaction begins, and when the begin is
+//! retried, for instance after a failover.
 
 pub mod active_blocks;
 pub mod append;
@@ -105,11 +105,11 @@ pub type WriteWork<'a> = Box<dyn FnOnce(&mut dyn StoreWrite) -> StoreResult<()> 
 /// A durable store of sessions.
 ///
 /// A backend must keep these promises; `crates/testing/src/conformance` has a test for each.
-/// - `read` must show one moment: rows that other writers commit meanwhile must not appear.
-/// - `write` must be atomic and serial: all of it or none, also after a crash, and what it returned
-///   `Ok` for must survive a power loss (at the default durability). Writes of different sessions may run
-///   side by side; of one session each must see all of the one before.
-/// - A thread must not call either of them within the other or itself: it could wait for itself.
+/// - `read` must show the database at one moment, without rows that other writers commit meanwhile.
+/// - `write` must be atomic and serial: all of it is stored or nothing, also after a crash. A write that returned
+///   `Ok` must survive a power loss (at the default durability). Writes to different sessions may run at the same
+///   time; a write to a session must see all earlier writes to that session.
+/// - A thread must not call `read` or `write` within the closure of a `read` or `write`: it could wait for itself.
 /// - A message, block, run, flip or manifest that was committed must never change; an attempt must fail.
 pub trait SessionStore: Send + Sync {
     /// Runs `work` on one snapshot, exactly once.
@@ -128,8 +128,8 @@ pub trait SessionStore: Send + Sync {
     /// Returns the token counter that the database is written with.
     fn counter(&self) -> &dyn crate::tokens::TokenCounter;
 
-    /// Returns the files that the store keeps open, and that no other code in this process may open:
-    /// closing one would drop the store's locks. Empty if there are none.
+    /// Returns the files that the store keeps open and that no other code in this process may open, since closing
+    /// such a file would drop the store's locks. Empty if there are none.
     fn files(&self) -> Vec<std::path::PathBuf> {
         Vec::new()
     }

@@ -1,7 +1,7 @@
-//! Packs: the content of archived messages, a run of them compressed together.
+//! Packs: the content of archived messages, with consecutive messages compressed together.
 //!
-//! A pack holds a few hundred KiB, so that reading a turn unpacks little. What is unpacked must have the
-//! digest of its pack; the messages in it keep their own, which `verify` compares as for any message.
+//! A pack has a few hundred KiB, so that reading a turn unpacks little. Unpacked content must match the digest of its
+//! pack. The messages also keep their own digests, which `verify` compares as for any message.
 
 use std::cell::RefCell;
 use std::io::Read as _;
@@ -20,8 +20,8 @@ use super::{
 };
 use crate::model::Role;
 
-/// The size of a pack's content before compression, if it has more than one message: reading a message
-/// unpacks as much.
+/// The largest size of a pack's content before compression, unless the pack has a single message. Reading one message
+/// unpacks the whole pack.
 #[doc(hidden)]
 pub const MAX_PACK_BYTES: usize = 512 << 10;
 
@@ -45,7 +45,7 @@ pub struct PackRow {
     pub first: u32,
     /// Its last message; the pack has all messages between the two.
     pub last: u32,
-    /// Its content before it was compressed.
+    /// The bytes of its content before compression.
     pub bytes: u64,
     /// SHA-256 of its loop, the fields above and the content.
     pub digest: [u8; 32],
@@ -64,7 +64,7 @@ impl PackRow {
     }
 }
 
-/// A run of messages, compressed.
+/// The compressed content of consecutive messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pack {
     /// Its row.
@@ -338,7 +338,8 @@ impl Unpacked {
     }
 }
 
-/// The pack that was read last in a transaction: neighbouring messages are mostly read one after another.
+/// A cache of the pack that was read last in a transaction, since neighbouring messages are mostly read one after
+/// another.
 #[derive(Default)]
 pub struct LastPack(RefCell<Option<Rc<Unpacked>>>);
 

@@ -1,9 +1,8 @@
 //! Titles of sessions, and the prompts of their loops, as lines for lists.
 //!
-//! A prompt is a user message that no harness wrote. Prompts of a person come before those of a parent
-//! agent, which are all that most sub-agents have. The lines are made when they are read, so that none
-//! contains redacted or removed text; only those of archived prompts are stored with their pack, for the
-//! views.
+//! A prompt is a user message that no harness wrote. Prompts of a person come before prompts of a parent agent; most
+//! sub-agents have only the latter. A line is made when it is read, so that no line contains redacted or removed
+//! text. Only the lines of archived prompts are stored, with their pack, for the views.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

@@ -26,7 +26,7 @@ pub struct QueryLimits {
 }
 
 impl QueryRows {
-    /// Returns the names of the columns, each once: repeated names get a number.
+    /// Returns the names of the columns. A repeated name gets a number, so that each name is unique.
     pub fn unique_columns(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::with_capacity(self.columns.len());
         for (at, column) in self.columns.iter().enumerate() {

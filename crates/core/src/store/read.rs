@@ -30,8 +30,8 @@ pub trait ReadSessions {
     /// Returns the sessions, last active first.
     fn sessions(&self) -> StoreResult<Vec<SessionRow>>;
 
-    /// Returns at most `limit` ids of sessions in the order of their bytes, from the first that is not
-    /// before `first` on.
+    /// Returns at most `limit` ids of sessions in the order of their bytes, beginning with the first id that is equal
+    /// to or after `first`.
     fn session_ids(&self, first: &str, limit: u32) -> StoreResult<Vec<SessionId>>;
 
     /// Returns the session with this id and its current loop, by their keys.
@@ -46,8 +46,8 @@ pub trait ReadSessions {
     /// Returns the flags of a session.
     fn flags(&self, session: SessionKey) -> StoreResult<SessionFlags>;
 
-    /// Returns the key of the newest receipt that may belong to the session, 0 without any: if it changed,
-    /// content may have been removed.
+    /// Returns the key of the newest receipt that may belong to the session, or 0 if there is none. If the key has
+    /// changed between two reads, content may have been removed.
     fn last_receipt(&self, session: SessionKey) -> StoreResult<i64>;
 
     /// Returns `true` if a receipt of the session is newer than the one with this key, which may belong to
@@ -68,14 +68,14 @@ pub trait ReadLoops {
     /// Returns the loops of a session, in the order of their creation.
     fn loops(&self, session: SessionKey) -> StoreResult<Vec<LoopRow>>;
 
-    /// Returns the keys of these loops, each with its number of messages.
+    /// Returns the keys of the loops of a session, each with its number of messages.
     fn loop_lengths(&self, session: SessionKey) -> StoreResult<Vec<(LoopKey, u32)>>;
 
-    /// Returns the loops (of a session) that are pending or running, oldest first.
+    /// Returns the pending and running loops of a session, or of all sessions if `None`, oldest first.
     fn loops_at_work(&self, session: Option<SessionKey>) -> StoreResult<Vec<LoopKey>>;
 
-    /// Returns the newest loops of a session that hold system messages, up to the loop `until`, newest
-    /// first; at most `most`.
+    /// Returns at most `most` loops of a session that contain system messages, from the loop `until` back, newest
+    /// first.
     fn loops_with_system_messages(
         &self,
         session: SessionKey,
@@ -95,9 +95,9 @@ pub trait ReadLoops {
     /// Returns the newest loop that continues this one by default.
     fn default_child(&self, key: LoopKey) -> StoreResult<Option<LoopKey>>;
 
-    /// Visits the loops of the chain that ends in `leaf`, leaf first. One recursive query over
-    /// stored totals; must stop walking when `visit` breaks, must end on a damaged chain too, and a
-    /// parent in another session ends the chain.
+    /// Visits the loops of the chain that ends in `leaf`, leaf first, with one recursive query over stored totals.
+    /// The walk must stop when `visit` breaks, and must end on a damaged chain too. A parent in another session ends
+    /// the chain.
     fn walk(&self, leaf: LoopKey, visit: &mut Visit<'_, LoopRow>) -> StoreResult<()>;
 }
 
@@ -160,11 +160,11 @@ pub trait ReadMessages {
         visit: &mut Visit<'_, MessageSize>,
     ) -> StoreResult<()>;
 
-    /// Returns the number of messages that the loop had at `tick`: those of that tick or an earlier one.
+    /// Returns the number of messages of the loop that were appended at `tick` or earlier.
     fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32>;
 
-    /// Returns `true` if a run was committed, undone or redone since the message was appended, so that contexts
-    /// of the session are built in another way. `None` if there is no such message.
+    /// Returns `true` if a run was committed, undone or redone since the message was appended, so that contexts of
+    /// the session may have changed. `None` if there is no such message.
     fn is_overlaid_since(
         &self,
         session: SessionKey,
@@ -172,9 +172,9 @@ pub trait ReadMessages {
         seq: u32,
     ) -> StoreResult<Option<bool>>;
 
-    /// Returns the positions of prompts: user messages that no harness wrote, those of people first, then by
-    /// loop and sequence. Of one session or loop at most `limit`, of several the first of each. At most one
-    /// search of an index for each loop.
+    /// Returns the positions of prompts, which are user messages that no harness wrote: prompts of people first, then
+    /// by loop and sequence. For one session or loop it returns at most `limit` prompts, for several the first of
+    /// each. The cost must be at most one search of an index for each loop.
     fn prompt_places(&self, of: PromptsOf<'_>, limit: u32) -> StoreResult<Vec<PromptPlace>>;
 
     /// Returns the token usage that providers reported for a session, by loop and model.
@@ -199,7 +199,7 @@ pub trait ReadRuns {
     /// a row may contain a large record of another tool, and most callers need one of the newest runs.
     fn runs(&self, session: SessionKey, visit: &mut Visit<'_, RunRow>) -> StoreResult<()>;
 
-    /// Returns the runs that are open, of a session or of all.
+    /// Returns the open runs of a session, or of all sessions if `None`.
     fn open_runs(&self, session: Option<SessionKey>) -> StoreResult<Vec<RunRow>>;
 
     /// Visits the runs of a session, newest first, without most of their columns; must stop when `visit`
@@ -304,8 +304,8 @@ pub trait ReadLeases {
     /// Returns the lease of a loop as it was last written, also one that ended or was released.
     fn lease(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>>;
 
-    /// True if the holder of a lease is known to be gone, and its [`LeaseGuard`](super::LeaseGuard) with it.
-    /// `false` if a backend cannot know: then the time of the lease decides.
+    /// True if the process or guard ([`LeaseGuard`](super::LeaseGuard)) of the holder of a lease is known to have
+    /// ended. `false` if a backend cannot know it; then the time of the lease decides.
     fn is_holder_gone(&self, lease: &LeaseRow) -> StoreResult<bool> {
         let _ = lease;
         Ok(false)
@@ -320,7 +320,7 @@ pub trait ReadCalls {
     /// Returns all started calls of a loop, oldest first.
     fn calls_of_loop(&self, loop_key: LoopKey) -> StoreResult<Vec<CallRow>>;
 
-    /// Returns the started tool calls (of a session) that have no result, oldest first.
+    /// Returns the started tool calls without a result of a session, or of all sessions if `None`, oldest first.
     fn open_calls(&self, session: Option<SessionKey>) -> StoreResult<Vec<CallRow>>;
 }
 

@@ -86,10 +86,10 @@ impl StoredMessage {
 pub struct LoopWithBlock {
     /// The loop.
     pub row: LoopCore,
-    /// Its block of the highest generation, if the run of that committed and was never undone or
-    /// redone.
+    /// The block of the highest generation on the loop, if the block's run committed and was never undone or redone.
     pub newest: Option<Generation>,
-    /// True if the loop has blocks, but only their runs and flips decide which is active.
+    /// True if the active block of the loop must be derived from runs and flips, since `newest` is not known to be
+    /// active.
     pub is_disputed: bool,
 }
 

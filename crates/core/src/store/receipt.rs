@@ -10,7 +10,7 @@ use super::codec::to_json;
 use super::{ReceiptRow, SessionKey, StoreRead, StoreResult, StoreWrite};
 use crate::model::{Json, LoopId, SessionId, Time};
 
-/// The state of a loop when it was removed, or when messages of it were redacted.
+/// The state of a loop at the time of its removal, or of a redaction of its messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopDigest {
     /// The loop.
@@ -55,7 +55,7 @@ pub struct Receipt {
     /// Secrets that were replaced, by type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, u64>,
-    /// Parts of secrets that were replaced where the rest had been cut off.
+    /// The number of replaced parts of secrets, in texts from which the rest of the secret had been cut.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pieces: u64,
     /// Removed rows, by table; of a redaction, changed texts, by table and column.
@@ -70,7 +70,7 @@ pub struct Receipt {
     /// Digests of the kept source files that stay for other sessions, with their messages of this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources_left: Vec<String>,
-    /// Blobs and parts of files that stay because others show them too.
+    /// The number of blobs and parts of files that stay because other sessions use them too.
     #[serde(default)]
     pub shared: u64,
     /// Sessions that name this one.
@@ -207,8 +207,8 @@ pub fn digest(row: &ReceiptRow) -> Option<[u8; 32]> {
     Some(digest_of(row.session, &row.kind, &row.opened_at, text))
 }
 
-/// Closes an open receipt of a session with the content of another database's receipt; returns `false` if
-/// that receipt is of another form.
+/// Closes an open receipt of a session with the content of a receipt of another database. Returns `false` if that
+/// receipt has another form.
 ///
 /// # Errors
 /// If the store fails.

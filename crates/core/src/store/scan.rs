@@ -63,12 +63,12 @@ pub struct TextCell<'a> {
     pub text: &'a str,
 }
 
-/// The sessions that are linked to another one by their loops, each list in the order of keys.
+/// The sessions whose loops continue, or are continued by, loops of one session. Each list is in the order of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Continuations {
-    /// The sessions that continue a loop of it.
+    /// The sessions that continue a loop of this session.
     pub by: Vec<SessionKey>,
-    /// The sessions of which it continues a loop.
+    /// The sessions of which this session continues a loop.
     pub of: Vec<SessionKey>,
 }
 

@@ -11,7 +11,7 @@ use crate::model::{
     ContinuationKind, LoopId, LoopRecord, LoopStatus, MAX_ID_BYTES, Session, SessionId, Time,
 };
 
-/// The `parent_turn` of a loop whose chain has no turn of its parent.
+/// The value of `parent_turn` for a loop whose chain includes no turn of its parent.
 pub const NO_TURN: i64 = -1;
 
 /// The field of a loop's document with the last message of `parent_turn` that belongs to its chain.
@@ -239,7 +239,8 @@ fn free_id(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionId> {
 
 /// Copies the metadata of `session` into a row.
 ///
-/// The document keeps its times to the letter; the columns hold the instants, which lists are ordered by.
+/// The document keeps its times unchanged. The columns contain the same instants in one form, by which lists are
+/// ordered.
 ///
 /// # Errors
 /// If the metadata cannot be written as JSON.
@@ -253,8 +254,8 @@ pub fn describe_session(row: &mut SessionRow, session: &Session) -> StoreResult<
 
 /// Creates a loop without messages: these are appended later.
 ///
-/// Without a `parent_turn` the chain of the loop has everything that the parent has now, with
-/// [`NO_TURN`] nothing of it. A parent that is not in this session is only recorded by its id.
+/// Without a `parent_turn`, the chain of the loop includes all present messages of the parent; with [`NO_TURN`] it
+/// includes none. If the parent is not in this session, only its id is recorded.
 ///
 /// # Errors
 /// If the loop exists already, `parent_turn` is beyond the parent's last turn, or `record` has messages,
@@ -312,7 +313,7 @@ fn ensure_empty(record: &LoopRecord) -> StoreResult<()> {
     }
 }
 
-/// Creates a loop that does not exist yet, as a child of its parent as it is now.
+/// Creates a loop that does not exist yet, as a child of the present state of its parent.
 ///
 /// # Errors
 /// If `parent_turn` is beyond the parent's last turn.
@@ -482,19 +483,19 @@ fn cut_of(
     }
 }
 
-/// Returns the message that a record's chain leaves its parent after, within a turn.
+/// Returns the sequence of the message after which the chain of `record` leaves its parent, if that is within a turn.
 #[doc(hidden)]
 pub fn parent_seq(record: &LoopRecord) -> Option<i64> {
     record.extra.get(PARENT_SEQ)?.read().ok()
 }
 
-/// Sets the message after which a record's chain leaves its parent, within a turn.
+/// Sets the sequence of the message after which the chain of `record` leaves its parent, within a turn.
 pub fn set_parent_seq(record: &mut LoopRecord, seq: u32) {
     let seq = serde_json::Value::from(seq);
     record.extra.insert(PARENT_SEQ, seq.into());
 }
 
-/// Removes that message, so that the record's chain has the whole turn.
+/// Removes the value that `set_parent_seq` sets, so that the chain of `record` includes the whole turn.
 pub fn forget_parent_seq(record: &mut LoopRecord) {
     record.extra.remove(PARENT_SEQ);
 }
@@ -545,8 +546,8 @@ fn kind_of(record: &LoopRecord) -> ContinuationKind {
     record.continuation_kind.clone().unwrap_or_default()
 }
 
-/// Returns the name that the ids of a session's runs are made with: its id, and the number of hidden
-/// sessions that had that id before, as these may have runs of the same transcript.
+/// Returns the name from which the ids of a session's runs are made. It includes the session's id and the number of
+/// hidden sessions that had this id before, since these may have runs of the same transcript.
 ///
 /// # Errors
 /// If the store fails.

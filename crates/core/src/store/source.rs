@@ -138,10 +138,10 @@ fn digest_of(parts: &[SourcePart]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Returns the bytes of a part.
+/// Returns the unpacked bytes of a part.
 ///
 /// # Errors
-/// If the bytes do not match the digest in its name.
+/// If the bytes do not match the digest that names the part.
 pub fn unpacked(read: &dyn StoreRead, part: &SourcePart) -> StoreResult<Vec<u8>> {
     let damaged = |what: &str| StoreError::Damaged(format!("a part of a source {what}"));
     let packed = read.source_piece(&part.sha256)?;

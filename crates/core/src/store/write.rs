@@ -21,8 +21,8 @@ pub trait WriteSessions {
     /// Updates the activity of a session only.
     fn touch_session(&mut self, activity: &SessionActivity) -> StoreResult<()>;
 
-    /// Writes the flags of a session. The redaction of imports is never switched off, and the time of protection
-    /// is only set or cleared.
+    /// Writes the flags of a session. The redaction of imports cannot be switched off again. The time of protection
+    /// can be set or cleared, but not changed.
     fn put_flags(&mut self, session: SessionKey, flags: &SessionFlags) -> StoreResult<()>;
 }
 
@@ -32,7 +32,7 @@ pub trait WriteLoops {
     /// loop with this id.
     fn insert_loop(&mut self, row: &LoopRow, meta: &LoopMeta) -> StoreResult<LoopKey>;
 
-    /// Updates a loop: status, times, kind and totals. Fails if a final message would no longer be final.
+    /// Updates the status, times, kind and totals of a loop. Fails if a final message would no longer be final.
     fn update_loop(&mut self, row: &LoopRow) -> StoreResult<()>;
 
     /// Updates the columns of a loop that an append or a run changes: status, totals and progress. Fails as
@@ -67,8 +67,8 @@ pub trait WriteMessages {
         blobs: &[Blob],
     ) -> StoreResult<()>;
 
-    /// Removes the messages from `seq` on, and the turns from `turn` on, and also from the index. Fails for
-    /// final messages.
+    /// Removes the messages from `seq` on, from the index too, and the turns from `turn` on. Fails if one of the
+    /// messages is final.
     fn remove_unsealed(&mut self, loop_key: LoopKey, seq: u32, turn: u32) -> StoreResult<()>;
 }
 
@@ -78,8 +78,8 @@ pub trait WriteRuns {
     /// its id exists.
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey>;
 
-    /// Closes an open run with the values of `row`: from now on neither the run nor its blocks change. `was` is
-    /// its digest in the audit chain so far. Fails for a closed run, and if its blocks are incomplete.
+    /// Closes an open run with the values of `row`; afterwards neither the run nor its blocks can change. `was` is
+    /// the digest of the run in the audit chain so far. Fails if the run is closed, or if its blocks are incomplete.
     fn close_run(&mut self, row: &RunRow, was: Option<[u8; 32]>) -> StoreResult<()>;
 
     /// Records a run that stays open for now in the audit chain of its session.
@@ -88,8 +88,8 @@ pub trait WriteRuns {
         self.note_audit(row.session, &AuditEntry::new(AuditKind::Run, digest))
     }
 
-    /// Writes the next row of the audit chain of a session, or of all receipts. The other methods of this
-    /// trait write their rows of the chain themselves; those of receipts are written on closing them.
+    /// Writes the next row of the audit chain of a session, or of all receipts. The other methods of this trait write
+    /// their own rows of the chain. The row of a receipt is written when the receipt is closed.
     fn note_audit(&mut self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()>;
 
     /// Adds a flip.
@@ -111,7 +111,7 @@ pub trait WriteHides {
     /// Adds the hide of a copied session, which has its new id already.
     fn restore_hide(&mut self, session: SessionKey, row: &HideRow) -> StoreResult<()>;
 
-    /// Adds the content of a head. Fails if it is stored already.
+    /// Adds the content of a head, which lists the ends of all audit chains. Fails if it is stored already.
     fn insert_head(&mut self, row: &HeadRow) -> StoreResult<()>;
 }
 
@@ -180,7 +180,7 @@ pub trait WriteCalls {
 
 /// Writes named appends.
 pub trait WriteAppendKeys {
-    /// Names an append. Fails if the session has an append with this name.
+    /// Adds the key of an append (its name). Fails if the session has an append with this key.
     fn insert_append_key(&mut self, session: SessionKey, row: &AppendKey) -> StoreResult<()>;
 }
 

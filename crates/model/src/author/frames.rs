@@ -93,8 +93,8 @@ pub fn without_frames(text: &str) -> &str {
     }
 }
 
-/// Returns the range of the text that [`without_frames`] returns, but does not trust the end of a frame: its content
-/// may close and open frames to be taken for a person's words.
+/// Returns the range of the text that [`without_frames`] returns, but does not rely on the end of a frame: the
+/// content of a frame may close and open frames so that it is taken for a person's words.
 ///
 /// A text that closes a frame and opens it again before a person's own words cannot be distinguished from such an
 /// attempt.

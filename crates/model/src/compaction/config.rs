@@ -85,9 +85,9 @@ impl ContextConfig {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionScope {
-    /// A fixed number.
+    /// A fixed number of earlier loops.
     FixedCount(usize),
-    /// As many loops as fit the window after they are summarised.
+    /// As many loops as fit the window in their compacted form.
     TokenBudget,
 }
 
@@ -101,12 +101,12 @@ pub enum OlderLoops {
     Rollup,
 }
 
-/// The loops of which turns are kept at the end.
+/// The loops from which turns are kept at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecentWindow {
     /// The current loop only, as in phi-core.
     CurrentLoop,
-    /// The current loop, and the loops before it if it has fewer turns than are kept.
+    /// The current loop; if it has fewer turns than are kept, also the loops before it.
     #[default]
     Chain,
 }
@@ -229,15 +229,15 @@ pub struct CompactionConfig {
     pub compaction_scope: CompactionScope,
     /// The treatment of the loops before these.
     pub older_loops: OlderLoops,
-    /// The loops of which turns are kept at the end.
+    /// The loops from which turns are kept at the end.
     pub recent_window: RecentWindow,
     /// The number of turns at the start of the current loop that are kept unchanged.
     pub keep_first_turns: u32,
     /// The amount that is kept at the end of the chain.
     pub keep_recent: KeepRecent,
-    /// The most tokens of the summary of a loop. A `Policy` of the store sets them from the window.
+    /// The most tokens of the summary of a loop. A `Policy` of the store derives this number from the window.
     pub max_summary_tokens: u64,
-    /// The most tokens of the rollup of older loops. A `Policy` of the store sets them from the window.
+    /// The most tokens of the rollup of older loops. A `Policy` of the store derives this number from the window.
     pub max_rollup_tokens: u64,
     /// True if the first summary of the current loop may exceed [`max_summary_tokens`](Self::max_summary_tokens) up to
     /// the part of the policy's target that the kept turns leave free.

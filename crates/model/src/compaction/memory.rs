@@ -20,8 +20,8 @@ pub struct MemoryTurns {
 }
 
 impl MemoryTurns {
-    /// Returns a loop of so many turns: each has a prompt, an answer with a call, its result of `lines` lines and a
-    /// last answer, and names a file of its own.
+    /// Returns a loop of `turns` turns. Each turn has a prompt, an answer with a call, a result of `lines` lines and
+    /// a last answer, and names its own file.
     pub fn work(turns: u32, lines: usize) -> Self {
         let mut work = Self::default();
         for turn in 0..turns {

@@ -9,8 +9,8 @@ use crate::{AgentMessage, AssistantMessage, Content, Message, Turns, UserMessage
 /// Longer texts are left out of a one-liner, in bytes.
 const SHORT_TEXT_BYTES: usize = 200;
 
-/// Returns `[Summary] ` and the answer's texts of at most 200 bytes, joined by spaces; without such a text the number
-/// of its tool calls; without calls `[Assistant response]`.
+/// Returns the line of an answer: `[Summary] ` and the answer's texts of at most 200 bytes, joined by spaces. If
+/// there is no such text, the line has the number of tool calls; without calls it is `[Assistant response]`.
 ///
 /// ```
 /// use loopstore_model::compaction::one_liner;
@@ -86,7 +86,7 @@ pub(super) fn rollup_of_lines(slice: &RollupSlice<'_>, most: u64) -> Result<Summ
     Ok(summary)
 }
 
-/// The strategy of phi-core: a line for each answer until the tokens are used up.
+/// The strategy of phi-core: a summary with one line for each answer, up to the most tokens of a summary.
 ///
 /// Prompts and tool results are dropped. A line costs the estimated tokens of its text.
 ///

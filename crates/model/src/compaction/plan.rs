@@ -10,7 +10,8 @@ use crate::{Layout, Turns};
 /// The facts about one loop of the chain that the plan needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopFacts {
-    /// The number of turns to plan: the complete ones of the leaf, and those of another loop up to its continuation.
+    /// The number of turns to plan: for the leaf its complete turns, for another loop the turns up to its
+    /// continuation.
     pub turns: u32,
     /// The number of turns at its start that the rollup on it summarises; they remain summarised.
     pub rolled_up: u32,

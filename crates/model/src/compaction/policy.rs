@@ -36,16 +36,16 @@ pub enum CompactionPolicy {
         /// Share of the window below which the headroom is too small.
         compact_budget_threshold_pct: f64,
     },
-    /// Triggers when the messages reach a share of the window without the reserves. With at most one message more than
-    /// are kept, it triggers only if the messages do not fit the window.
+    /// Triggers when the messages reach a share of the window less the reserves. If the context has at most one
+    /// message more than are kept, it triggers only if the messages do not fit the window.
     Reserves {
-        /// Tokens reserved for the system prompt and the tools, if these have no more.
+        /// Tokens reserved for the system prompt and the tools; if these have more tokens, that number is used.
         system: u64,
         /// Tokens reserved for the answer.
         output: u64,
-        /// Tokens reserved since counts are estimates.
+        /// Tokens reserved for the error of estimated counts.
         safety: u64,
-        /// The share of the rest at which it triggers.
+        /// The share of the window less the reserves at which the policy triggers.
         share: f64,
     },
     /// Triggers when the context reaches a share of the window, and compacts it to another share.
@@ -96,7 +96,8 @@ impl Budget {
 }
 
 impl CompactionPolicy {
-    /// Triggers when less than 5 % of the window are left below 90 % of it.
+    /// Returns the default policy. It triggers when the system prompt and the messages together exceed 85 % of the
+    /// window: less than 5 % of the window is then left below 90 %.
     pub const fn headroom() -> Self {
         Self::Headroom {
             compact_at_pct: 0.90,
@@ -104,8 +105,8 @@ impl CompactionPolicy {
         }
     }
 
-    /// Triggers at 80 % of the window less 2,000 tokens for the system prompt, 4,000 for the answer and 5,000 for
-    /// safety: at 93,600 of 128,000.
+    /// Returns a policy that triggers at 80 % of the window less 2,000 tokens for the system prompt, 4,000 for the
+    /// answer and 5,000 for safety: at 93,600 of 128,000 tokens.
     pub const fn reserves() -> Self {
         Self::Reserves {
             system: 2_000,
@@ -115,7 +116,7 @@ impl CompactionPolicy {
         }
     }
 
-    /// Triggers at 75 % of the window, compacts to 50 %, in at most two compactions.
+    /// Returns a policy that triggers at 75 % of the window and compacts to 50 %, in at most two compactions.
     pub const fn target() -> Self {
         Self::Target {
             trigger: 0.75,
@@ -197,8 +198,8 @@ impl CompactionPolicy {
     }
 
     /// Returns the target size: the target of the policy, else the largest context at which the policy does not
-    /// trigger. If that is less than a tenth of the budget (the policy always triggers, or the system prompt fills the
-    /// window), the budget.
+    /// trigger. If that size is less than a tenth of the budget, because the policy always triggers or the system
+    /// prompt fills the window, the budget itself is returned.
     pub fn target_of(&self, window: &ContextConfig) -> Budget {
         let hard = window.budget();
         let (tokens, bytes) = match *self {

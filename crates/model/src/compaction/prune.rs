@@ -1,4 +1,4 @@
-//! Pruning: the parts of kept turns that are removed if a compaction does not fit.
+//! Pruning: the removal of parts of kept turns if the result of a compaction does not fit.
 
 use super::policy::Budget;
 use crate::tokens::{TokenCounter, image_bytes};
@@ -32,9 +32,9 @@ pub struct Pruning {
 /// The result of pruning a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PrunedMessage {
-    /// The message is unchanged.
+    /// The message has nothing to prune.
     Whole,
-    /// The pruned message.
+    /// The message without the pruned parts.
     Shorter(Box<AgentMessage>),
     /// Nothing is left of the message.
     Gone,
@@ -121,8 +121,8 @@ impl OutputSize {
     }
 }
 
-/// Returns the most tokens of each output such that all outputs together fit `room`, but at least `least`: the longest
-/// outputs are cut, all to the same size. `None` if none must be cut.
+/// Returns the most tokens of each output with which all outputs together fit `room`, but at least `least`. Outputs
+/// with more tokens are cut to this size. `None` if all outputs fit uncut.
 pub fn output_cap(outputs: &[OutputSize], room: Budget, least: u64) -> Option<u64> {
     let fits = |cap: Option<u64>| {
         let all = outputs.iter().map(|output| output.capped(cap));

@@ -18,9 +18,9 @@ use super::config::UnknownWord;
 pub enum KeepRecent {
     /// A number of turns.
     Turns(u32),
-    /// The turns from the N-th last prompt on. A harness's text in the user's name is no prompt.
+    /// The turns from the N-th last prompt on. A user message of the harness is not a prompt.
     UserTurns(u32),
-    /// The turns with this number of messages.
+    /// The last turns that contain this number of messages.
     Messages(u32),
 }
 

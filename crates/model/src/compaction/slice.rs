@@ -8,7 +8,7 @@ use super::cancel::CancelFlag;
 use crate::tokens::TokenCounter;
 use crate::{AgentMessage, Layout, LoopId, Message, SessionId, Turns};
 
-/// The error if turns cannot be read.
+/// The error of a reader that cannot read turns.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct ReadError(Box<dyn std::error::Error + Send + Sync>);
@@ -241,7 +241,7 @@ impl LoopSlice<'_> {
     }
 }
 
-/// A message of a loop in a context, with the turn of its original; `None` for a message of a summary.
+/// A message of a loop in a context, with the number of its turn; the turn of a message of a summary is `None`.
 pub type Shown = (Option<u32>, AgentMessage);
 
 /// The loops that a rollup replaces, oldest first.

@@ -37,7 +37,7 @@ pub struct Summary {
     pub messages: Vec<AgentMessage>,
     /// The turns that the messages summarise; the other turns count as dropped.
     pub turns: BTreeSet<u32>,
-    /// Notes on how it was made.
+    /// Notes on how the summary was made.
     pub notes: SummaryNotes,
 }
 
@@ -79,9 +79,9 @@ impl Draft {
 
 /// A strategy, which makes the block of one loop.
 ///
-/// A turn that a strategy lists in [`Summary::turns`] must be summarised by the messages. The run fails before anything
-/// is written if the ranges of the draft have a gap between the loop's first turn and its last planned one, or separate
-/// a call from its result.
+/// The messages of a summary must summarise each turn that the strategy lists in [`Summary::turns`]. The ranges of a
+/// draft must cover all turns from the first to the last planned one without a gap, and must not separate a call from
+/// its result; else the run fails, and no block is written.
 ///
 /// ```
 /// use loopstore_model::compaction::{
@@ -165,8 +165,9 @@ pub trait BlockCompactionStrategy: Send + Sync {
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError>;
 
-    /// Returns the summary of the loops before the scope, with at most [`CompactionConfig::max_rollup_tokens`]. Unless
-    /// overridden, it has the lines of the loops' summaries and a line for each answer, the newest that fit.
+    /// Returns the summary of the loops before the scope, with at most [`CompactionConfig::max_rollup_tokens`]. The
+    /// default summary has the lines of the loops' summaries and a line for each answer; if they do not fit, the
+    /// oldest lines are left out.
     ///
     /// # Errors
     /// Any error ends the strategy; the run is recorded as failed.

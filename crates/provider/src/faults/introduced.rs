@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{ContextFault, FaultKind, faults_of, is_silent, thinking, turn_of};
 use loopstore_model::AgentMessage;
 
-/// Returns the faults that an overlay introduces: those of `shown` that `originals` do not have.
+/// Returns the faults that an overlay introduces: the faults of `shown` that `originals` do not have.
 ///
 /// `originals` are the messages that the overlay replaces, together with the messages of `shown` around them. Faults
 /// are compared by kind and call, not by position, and counted. Faults of an id that several calls of the originals

@@ -12,9 +12,9 @@ type CallPlace = (usize, usize);
 
 /// The calls and results of a list of messages.
 ///
-/// A result belongs to the first call of its id without a result, in the newest answer that has calls of the id; calls
-/// of the id in earlier answers can no longer get a result. A result whose call has one already is a later result of
-/// the call, as long-running tools report: the newest one before the conversation continues replaces the first.
+/// A result belongs to the first call with its id that has no result, in the newest answer with such calls. Calls
+/// with this id in earlier answers can no longer get a result. If the call already has a result, the result is a
+/// later one, as long-running tools report. The newest result before the conversation continues replaces the first.
 #[derive(Debug, Default)]
 pub struct Pairing {
     /// All calls in order.
@@ -32,11 +32,11 @@ pub struct Pairing {
 pub enum ResultPlace {
     /// No earlier call has the id.
     WithoutCall,
-    /// A request has this result after the call.
+    /// A request contains this result, directly after the call.
     Behind,
-    /// Another result, received before the conversation continued, replaces it.
+    /// Another result replaces this one; it was received before the conversation continued.
     Replaced,
-    /// The call had a result before the conversation continued: the message with that result.
+    /// The call had a result before the conversation continued. The value is the message with that result.
     Later(usize),
 }
 

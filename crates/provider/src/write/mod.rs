@@ -32,7 +32,7 @@ use system::SystemMessage;
 /// The text of a tool result that was never recorded.
 pub const NO_RESULT: &str = "[no result recorded]";
 
-/// The kind of a mending.
+/// The kind of a change to the messages of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -41,8 +41,9 @@ pub enum MendingKind {
     ResultAdded,
     /// A result of a call was left out: a later result replaces it, or an equal one exists.
     ResultDropped,
-    /// A result was written as text in a user message: its call is not in the context, for instance because it was
-    /// compacted while it ran, or the conversation continued with an earlier result of the call.
+    /// A result was written as text in a user message, for one of two reasons. Its call is not in the context, for
+    /// instance because the call was compacted while it ran. Or the conversation continued with an earlier result of
+    /// the call.
     ResultTold,
     /// A late result was moved directly after its call.
     ResultMoved,
@@ -52,8 +53,8 @@ pub enum MendingKind {
     ToolRenamed,
     /// An empty message was left out.
     EmptyDropped,
-    /// A message was joined to the one before with the same role; a message of thinking only was joined to the one
-    /// after, which continues its answer.
+    /// A message was joined to the message before, which has the same role; or a message with thinking only was
+    /// joined to the message after it, which continues its answer.
     Merged,
     /// Thinking that the provider does not accept was left out.
     ThinkingDropped,
@@ -63,13 +64,14 @@ pub enum MendingKind {
     ThinkingMoved,
     /// State or an item that only another provider ([`Mending::provider`]) accepts was left out.
     ForeignDropped,
-    /// A program of the model or its output was left out, because the other of both is missing.
+    /// A program of the model was left out because its output is missing, or an output because its program is
+    /// missing.
     PartedDropped,
     /// A compaction of the provider that is not active in this context was left out.
     CompactionDropped,
     /// The messages before a compaction of the provider, which replaces them, were left out.
     CompactedDropped,
-    /// A block that the provider does not accept there, or an image that it cannot read, was left out.
+    /// A block that the provider does not accept in this position, or an image that it cannot read, was left out.
     BlockDropped,
     /// An image of a tool result was moved to a user message after it.
     ImageMoved,
@@ -88,7 +90,7 @@ pub enum MendingKind {
     SystemDropped,
 }
 
-/// One mending.
+/// A change to the messages of a request, without which the provider would reject it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mending {
     /// The kind of the mending.
@@ -262,8 +264,8 @@ impl ProviderRequest {
         }
     }
 
-    /// Returns the request of a context. Of the provider's compactions, only the one at the beginning of the context is
-    /// sent: others were undone, or are not active in the context.
+    /// Returns the request of a context. Of the provider's compactions, only the one at the beginning of the context
+    /// is sent. The others were undone, or are not active in the context.
     ///
     /// # Errors
     /// If the context begins with the compaction of another provider.
@@ -280,7 +282,7 @@ impl ProviderRequest {
     /// provider reports that it cannot decrypt or verify the reasoning any more. Stored messages are not changed.
     ///
     /// # Errors
-    /// Those of [`ProviderRequest::of_context`].
+    /// As [`ProviderRequest::of_context`].
     ///
     /// # Examples
     /// ```
@@ -328,7 +330,7 @@ impl ProviderRequest {
         request
     }
 
-    /// Returns the request of messages, of which `compaction` is the index of the one with the active compaction of the
+    /// Returns the request of messages. `compaction` is the index of the message with the active compaction of the
     /// provider.
     #[doc(hidden)]
     pub fn with_compaction(

@@ -51,7 +51,7 @@ impl fmt::Debug for ApiKey {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpOptions {
-    /// The base URL without the path of the API: `https://api.openai.com/v1`.
+    /// The base URL without the path of the API, such as `https://api.openai.com/v1`.
     pub base_url: String,
     /// The model.
     pub model: String,

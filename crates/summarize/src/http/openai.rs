@@ -29,8 +29,8 @@ impl OpenAiSummarizer {
         }
     }
 
-    /// Sets the field that limits the answer: `max_tokens` (the default), which every server accepts, or
-    /// `max_completion_tokens`, which some models require.
+    /// Sets the name of the field that limits the tokens of the answer: `max_tokens` (the default), which every
+    /// server accepts, or `max_completion_tokens`, which some models require.
     #[must_use]
     pub fn tokens_field(mut self, field: impl Into<String>) -> Self {
         self.tokens_field = field.into();

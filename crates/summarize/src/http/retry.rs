@@ -13,7 +13,7 @@ pub struct RetryOptions {
     pub attempts: u32,
     /// The wait before the second attempt; it doubles with each attempt.
     pub first_wait: Duration,
-    /// The longest wait; a server that requests a longer one is not tried again.
+    /// The longest wait. If a server requests a longer wait, the request is not retried.
     pub longest_wait: Duration,
 }
 

@@ -29,8 +29,8 @@ pub(super) struct Append {
     newest: Option<i64>,
 }
 
-/// The time for messages that have none of their own, in milliseconds since the epoch; `None` leaves them
-/// without, as the time of an import is not that of its messages.
+/// The time of messages that have no time of their own, in milliseconds since the epoch. `None` for an import, since
+/// its time is not the time of its messages.
 pub type DefaultTime = Option<i64>;
 
 impl Append {

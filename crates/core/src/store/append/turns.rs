@@ -67,9 +67,9 @@ pub fn append_in_turns(
     append.finish(write)
 }
 
-/// An append as of [`append_in_turns`], message by message: a later message may refer to the position of an
-/// earlier one. Until it is finished, nothing else may read or write its loop in the transaction, and the
-/// transaction must not be committed.
+/// An append like [`append_in_turns`], message by message, so that a later message can refer to the position of an
+/// earlier one. Until [`TurnsAppend::finish`] is called, no other code may read or write the loop in the transaction,
+/// and the transaction must not be committed.
 pub struct TurnsAppend {
     owner: SessionKey,
     open: OpenLoop,

@@ -21,8 +21,8 @@ const BATCH_MESSAGES: usize = 1_000;
 /// Bytes of messages after which a transaction ends.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// The operations of a transaction of a recount. No other transaction writes meanwhile, and none with
-/// another counter from then on.
+/// The operations of a transaction of a recount. No other transaction writes meanwhile, and later transactions must
+/// use the new counter.
 pub trait StoreRecount: StoreRead {
     /// Returns the name of the counter that the database is written with.
     fn counter_name(&self) -> StoreResult<Option<String>>;
@@ -32,7 +32,7 @@ pub trait StoreRecount: StoreRead {
     fn put_recount_note(&mut self, note: &str) -> StoreResult<()>;
     /// Writes the name of the counter, and removes the note.
     fn finish_recount(&mut self, counter: &str) -> StoreResult<()>;
-    /// Returns the number of stored messages, those of blocks included.
+    /// Returns the number of stored messages, including the messages of blocks.
     fn stored_messages(&self) -> StoreResult<u64>;
     /// Returns the first loop whose key is `from` or greater, and its number of messages.
     fn loop_from(&self, from: LoopKey) -> StoreResult<Option<(LoopKey, u32)>>;
@@ -42,8 +42,8 @@ pub trait StoreRecount: StoreRead {
     fn put_message_tokens(&mut self, loop_key: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()>;
     /// Writes the tokens of a loop through the ends of turns.
     fn put_turn_tokens(&mut self, loop_key: LoopKey, counts: &[(u32, u64)]) -> StoreResult<()>;
-    /// Writes the tokens of a loop; those of its system prompts were `before` and are `after`. A
-    /// system prompt whose content is gone keeps its part of them.
+    /// Writes the tokens of a loop. `before` and `after` are the tokens of its system prompts before and after the
+    /// recount. A system prompt whose content was removed keeps its tokens.
     fn put_loop_tokens(
         &mut self,
         loop_key: LoopKey,
@@ -57,14 +57,14 @@ pub trait StoreRecount: StoreRead {
         block: BlockKey,
         counts: &[(u32, u64)],
     ) -> StoreResult<()>;
-    /// Writes the tokens that a block covers, and those that it shows instead.
+    /// Writes the tokens that a block covers, and the tokens that it shows instead.
     fn put_block_tokens(&mut self, block: BlockKey, covered: u64, shown: u64) -> StoreResult<()>;
 }
 
 /// The progress of a recount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecountProgress {
-    /// Messages counted, those of blocks included.
+    /// Messages counted, including the messages of blocks.
     pub messages: u64,
     /// Blocks counted.
     pub blocks: u64,
@@ -79,7 +79,7 @@ pub struct RecountReport {
     pub from: String,
     /// The counter now.
     pub to: String,
-    /// Messages counted, those of blocks included.
+    /// Messages counted, including the messages of blocks.
     pub messages: u64,
     /// Blocks counted.
     pub blocks: u64,

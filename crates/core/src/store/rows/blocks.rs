@@ -13,7 +13,7 @@ pub struct Generation {
     pub block: BlockCore,
     /// The position at which its run was made.
     pub point: Point,
-    /// When its run was committed.
+    /// The tick at which the run was committed.
     pub tick: Tick,
 }
 
@@ -84,7 +84,7 @@ pub struct BlockCore {
     pub extends: Option<BlockKey>,
     /// Its sections.
     pub layout: Layout,
-    /// Sequences before this one are covered.
+    /// The sequence after the last covered message.
     pub through: u32,
     /// The size of its sections.
     pub size: Size,
@@ -159,7 +159,7 @@ pub enum Disposition {
     Kept,
     /// Shown with its tool output cut.
     Truncated,
-    /// The replacement holds something made from it.
+    /// The replacement summarises it.
     Summarised,
     /// Nothing of it is shown.
     Dropped,

@@ -19,9 +19,9 @@ pub struct LoopTotals {
     pub complete: u32,
     /// Messages that are not extensions.
     pub messages: u64,
-    /// Tokens of these.
+    /// Tokens of these messages.
     pub tokens: u64,
-    /// Bytes of these as JSON.
+    /// Bytes of these messages as JSON.
     pub bytes: u64,
     /// The newest generation of a block on this loop.
     pub generation: u32,
@@ -130,12 +130,13 @@ impl LoopCore {
     }
 }
 
-/// The point at which a chain leaves a loop.
+/// The point at which a chain leaves a loop, to continue in one of the loop's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The number of turns that belong whole to the chain.
+    /// The number of turns of the loop that belong to the chain as a whole.
     pub whole: u32,
-    /// The last sequence of the next turn that belongs to the chain too; `None` if that turn does not.
+    /// If only the beginning of the next turn belongs to the chain, the sequence of the last message of that
+    /// beginning; else `None`.
     pub part: Option<u32>,
 }
 

@@ -3,7 +3,7 @@
 use super::{Size, Tick};
 use crate::model::{Author, Role};
 
-/// The remainder of a redacted message: the digest of its redacted content.
+/// The remainder of a redacted message: the salt and the digest of its redacted content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redaction {
     /// The receipt of the redaction.
@@ -76,7 +76,7 @@ pub struct StoredMessage {
     pub lines: Option<u32>,
     /// The content block whose text is `text`.
     pub text_block: Option<u32>,
-    /// The random salt of its digest; `None` once redacted.
+    /// The random salt of the digest; `None` after a redaction.
     pub salt: Option<[u8; 16]>,
     /// SHA-256 of salt and stored bytes.
     pub digest: [u8; 32],

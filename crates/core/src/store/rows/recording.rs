@@ -29,7 +29,7 @@ pub struct CallRow {
     pub finished_at: Option<String>,
 }
 
-/// A row of `append_keys`: the name that a caller gave an append, and the position of its messages.
+/// A row of `append_keys`: the key (here `name`) that a caller gave an append, and the position of its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendKey {
     /// The name; unique in its session.

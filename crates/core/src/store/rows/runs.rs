@@ -74,7 +74,7 @@ pub struct RunRow {
     pub run_id: String,
     /// The position of the leaf at the time.
     pub point: Point,
-    /// When it was written.
+    /// The tick at which the run was written.
     pub tick: Tick,
     /// The trigger: `manual`, `headroom`, `force` …
     pub trigger: String,
@@ -100,7 +100,7 @@ pub struct RunRow {
     pub after: Size,
     /// ISO-8601 text.
     pub started_at: String,
-    /// Milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
     /// The requested configuration, as JSON.
     pub config: String,
@@ -170,9 +170,9 @@ pub struct PinRow {
 pub struct HideRow {
     /// True if the session is hidden afterwards.
     pub hidden: bool,
-    /// The id before.
+    /// The id before the change.
     pub was: SessionId,
-    /// The id since.
+    /// The id after the change.
     pub session_id: SessionId,
     /// The tick at which it was written.
     pub tick: Tick,
@@ -180,7 +180,7 @@ pub struct HideRow {
     pub at: String,
 }
 
-/// A row of `heads`: the ends of all chains of the database at a moment.
+/// A row of `heads`: the ends of all audit chains of the database at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadRow {
     /// SHA-256 of the content before it was compressed.
@@ -227,7 +227,7 @@ pub struct ManifestPart {
     pub section: String,
     /// The block that the section belongs to.
     pub block: Option<BlockKey>,
-    /// The first and the last original; `None`: the messages are those of the block.
+    /// The first and the last original; `None` if the messages belong to the block.
     pub seqs: Option<(u32, u32)>,
     /// The number of messages.
     pub messages: u64,

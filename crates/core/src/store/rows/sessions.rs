@@ -26,7 +26,7 @@ pub struct SessionRow {
     pub source: Option<String>,
     /// The folder that its agent worked in.
     pub project: Option<String>,
-    /// The interchange form without loops.
+    /// The session in the interchange form, without loops, as JSON.
     pub meta: String,
 }
 
@@ -66,7 +66,7 @@ impl From<&SessionRow> for SessionActivity {
 /// The flags of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFlags {
-    /// The time since when the session is protected from pruning, as ISO-8601 text; `None` if it is not.
+    /// The time at which the session was protected from pruning, as ISO-8601 text; `None` if it is not protected.
     pub protected_at: Option<String>,
     /// True if imports into the session are redacted first.
     pub redacts: bool,
