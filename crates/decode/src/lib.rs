@@ -202,7 +202,7 @@ pub fn unpacked_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns a reader that decodes the text of `head` followed by the rest of the input.
+/// Returns a reader that decodes `reader`, whose text begins with `head`.
 ///
 /// # Errors
 /// If the encoding of the text is not supported.
