@@ -148,8 +148,8 @@ pub(crate) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<V
     rows.into_iter().map(open_call).collect()
 }
 
-/// Marks a started call as settled by a person, so that [`recover`](crate::recover) no longer lists it. Returns false
-/// if no started call has this key.
+/// Marks a started call as settled by a person, so that [`recover`](crate::recover()) no longer lists it. Returns
+/// false if no started call has this key.
 ///
 /// # Errors
 /// If the store fails.

@@ -1,7 +1,7 @@
 //! Plain tables that stay within a width.
 //!
-//! Columns are cut to make room, the widest first; then those that can be missed go, the last
-//! first; if that is still too wide, each row becomes lines of its own.
+//! Columns are cut to fit, the widest first. Then optional columns are omitted, the last first. If the table is still
+//! too wide, each row is printed as several lines.
 
 use super::text;
 

@@ -1,4 +1,4 @@
-//! The text that an agent gets from the record when it compacts. No other place writes to a model.
+//! The handback: the text that an agent gets from the record when it compacts. No other module writes to a model.
 
 use std::ops::ControlFlow;
 

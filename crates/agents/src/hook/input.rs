@@ -1,4 +1,4 @@
-//! What an agent says on stdin: JSON that it may get wrong, cut off, or never end.
+//! The event that an agent writes to stdin: JSON that may be invalid, truncated or endless.
 
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};

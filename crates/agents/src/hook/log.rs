@@ -1,7 +1,7 @@
 //! The last calls of hooks: one JSON object a line, in `hooks.jsonl` of the state folder.
 //!
-//! It never grows past 128 KiB: the older half is dropped then. An entry says that something failed and
-//! why, and holds nothing of a conversation.
+//! The log never exceeds 128 KiB: its older half is dropped at that size. An entry has the failure and its reason,
+//! and no content of a conversation.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;

@@ -1,5 +1,5 @@
-//! Where hooks and installers keep what is theirs: `$XDG_STATE_HOME/loopstore`, else
-//! `~/.local/state/loopstore`. Only its owner can read it.
+//! The folder for the state of hooks and installers: `$XDG_STATE_HOME/loopstore`, else `~/.local/state/loopstore`.
+//! Only its owner can read it.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;

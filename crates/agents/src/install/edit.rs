@@ -1,4 +1,4 @@
-//! The changes that each agent needs in which file, and their removal.
+//! The changes to the files of each agent, and their removal.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
-//! What an installation changed, so that it can be taken out again: `install` in the state folder.
+//! The record of an installation, so that it can be uninstalled: `install` in the state folder.
 //!
-//! Of each file it keeps what was in it before and what was written. Only the owner can read it: such files
-//! may hold secrets.
+//! The record contains the earlier and the new content of each file. Only the owner can read it, since such files may
+//! contain secrets.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
