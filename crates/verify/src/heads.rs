@@ -1,9 +1,9 @@
 //! Heads: a head is a short text that identifies all final content of a database, and is kept outside of the
 //! database.
 //!
-//! Digests within a database prove that it is consistent. They do not prove that its end was not cut off, or that it
-//! was not written anew as a whole. A head is the digest of the ends of all chains at a point in time. The ends
-//! themselves stay in the database, so that the text can be short.
+//! Digests within a database prove that the database is consistent. They do not prove that its end was not cut off,
+//! or that the whole database was not rewritten. A head is the digest of the ends of all chains at a point in time.
+//! The ends themselves stay in the database, so that the text can be short.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

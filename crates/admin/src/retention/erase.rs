@@ -51,11 +51,11 @@ pub struct EraseReport {
     pub session_id: SessionId,
     /// True if nothing was changed.
     pub dry_run: bool,
-    /// The receipt; `None` for a dry run.
+    /// The receipt of the erasure; `None` for a dry run on a session that is still stored.
     pub receipt: Option<i64>,
     /// True if the session was erased before, and only its remaining bytes were removed.
     pub was_erased: bool,
-    /// The number of removed rows by table; empty for a dry run.
+    /// The number of removed rows by table; empty for a dry run on a session that is still stored.
     pub counts: BTreeMap<String, u64>,
     /// The number of removed source files.
     pub sources: u64,
