@@ -67,7 +67,7 @@ pub struct FileProgress<'a> {
     pub bytes: u64,
 }
 
-/// Imports files and folders into a store with all [`importers`](crate::importers).
+/// Imports files and folders into a store with all [`importers`].
 ///
 /// A folder is walked in the order of names; links to folders and hidden entries are skipped. Each file is one
 /// transaction. A file in a folder that fails leaves no rows and becomes an entry in `skipped`; the import continues
