@@ -45,7 +45,7 @@ struct Thrown<'a> {
     fields: HashMap<&'a str, ErrorField>,
 }
 
-/// Returns the error from which the TypeScript part makes one of its own classes.
+/// Returns the error that the TypeScript part converts to one of its classes.
 pub fn thrown(failure: CallError) -> Error {
     let (class, text, fields) = failure.describe(build);
     let thrown = Thrown {
@@ -111,8 +111,8 @@ pub fn promised<T: ToNapiValue + TypeName + Send + 'static>(
 
 type Resolver<T> = Box<dyn FnOnce(Env) -> napi::Result<T> + Send>;
 
-/// Runs `job` on a thread of its own: it may wait for JavaScript, which may itself need Node's pool. When the
-/// environment ends, it is cancelled.
+/// Runs `job` on a new thread, since the job may wait for JavaScript, which may need Node's pool. The job is
+/// cancelled when the environment ends.
 pub fn on_thread<'env, T: ToNapiValue + Send + 'static>(
     env: &'env Env,
     cancel: loopstore::CancelFlag,
@@ -208,7 +208,7 @@ impl Drop for RunningCallGuard {
 /// JSON from JavaScript: a text, or its bytes.
 pub type GivenJson = Either<String, Uint8Array>;
 
-/// Copies JSON, as JavaScript may change it meanwhile.
+/// Copies JSON, since JavaScript may change the buffer during the call.
 pub fn bytes(given: GivenJson) -> Vec<u8> {
     match given {
         Either::A(text) => text.into_bytes(),
@@ -226,7 +226,7 @@ pub fn text(json: Vec<u8>) -> Result<String, CallError> {
     String::from_utf8(json).map_err(|error| CallError::Input(error.to_string()))
 }
 
-/// Reads a count; JavaScript has only floats.
+/// Reads a count from a float, the only number type of JavaScript.
 pub fn whole(name: &str, given: Option<f64>) -> Result<Option<u64>, CallError> {
     const SAFE: f64 = 9_007_199_254_740_991.0;
     match given {
@@ -246,7 +246,7 @@ pub fn number(name: &str, given: f64) -> Result<u64, CallError> {
     Ok(number.unwrap_or_default())
 }
 
-/// Reads a turn's or a message's number.
+/// Reads the number of a turn or a message.
 pub fn index(name: &str, given: f64) -> Result<u32, CallError> {
     let number = number(name, given)?;
     let too_large = |_| CallError::Input(format!("{name} is too large: {given}"));

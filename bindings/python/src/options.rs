@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::errors::CallError;
 use crate::summarizer::summarizer;
 
-/// Settings as JSON, the provider that contexts go to, and a callable with its name that writes the summaries.
+/// The settings as JSON, the provider that contexts are made for, and a named callable that writes the summaries.
 pub type GivenPolicy<'a> = (&'a [u8], Option<String>, Option<(Py<PyAny>, String)>);
 
 /// Returns the policy.

@@ -21,7 +21,7 @@ use crate::guard::{Handle, call};
 use crate::options::{GivenPolicy, policy, provider_named};
 use crate::summarizer::PyCancelFlag;
 
-/// One agent's history.
+/// The session of an agent.
 #[pyclass(frozen, name = "Session", module = "loopstore._loopstore")]
 pub struct PySession {
     handle: Arc<Handle>,

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::errors::CallError;
 
-/// Writes the result as JSON. Instead of an error it may ask for another call: `missing` names
-/// channels whose values are needed, `stale` the thread that was deleted since the caller read it.
+/// Writes the result as JSON. The result may request another call: `missing` lists channels whose values are needed,
+/// and `stale` names a thread that was deleted since the caller read it.
 pub fn answer(done: Result<PutResult, Error>) -> Result<Vec<u8>, CallError> {
     Ok(match done {
         Ok(stored) => serde_json::to_vec(&stored)?,

@@ -22,8 +22,8 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
-/// An open store with the handles of its sessions, until it is closed. It belongs to the process that
-/// opened it: neither locks nor threads survive a fork.
+/// An open store with the handles of its sessions. The store belongs to the process that opened it: neither locks nor
+/// threads survive a fork.
 pub struct Handle {
     process: u32,
     opened: Mutex<Option<OpenStore>>,
@@ -100,7 +100,7 @@ impl Handle {
         Ok(self.lock()?.is_none())
     }
 
-    /// Closes the store once the calls that are under way have ended.
+    /// Closes the store after the running calls have ended.
     pub fn close(&self) -> Result<(), CallError> {
         let opened = self.lock()?.take();
         drop(opened);

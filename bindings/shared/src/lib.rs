@@ -1,7 +1,7 @@
 //! The common part of the packages of loopstore for other languages: open stores, options, queries and messages as
 //! JSON, the items of the Responses API, and the classes of errors.
 //!
-//! Such a package holds handles and moves JSON; its public classes are written in its language. This crate knows
+//! A package contains handles and passes JSON; its public classes are written in its language. This crate depends on
 //! neither Python nor JavaScript, prints nothing, and has no SQL.
 
 pub mod append_keys;

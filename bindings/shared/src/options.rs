@@ -62,7 +62,7 @@ fn counter(name: &str) -> Result<std::sync::Arc<dyn loopstore::TokenCounter>, Ca
     })
 }
 
-/// Returns the policy of settings as JSON, and of the provider that contexts go to.
+/// Returns the policy of settings as JSON, with the provider that contexts are made for.
 pub fn policy(settings: &[u8], provider: Option<&str>) -> Result<Policy, CallError> {
     let settings: Settings = serde_json::from_slice(settings)?;
     let policy = settings.policy()?;

@@ -10,7 +10,7 @@ use loopstore_report::{ReportOptions, write_report};
 use crate::calls::{leaf, written};
 use crate::errors::CallError;
 
-/// The turns to expand, and how much of them.
+/// The turns to expand, and the maximum size of the answer.
 pub struct ExpandOptions {
     /// The first and the last turn.
     pub turns: (u32, u32),

@@ -11,19 +11,19 @@ use loopstore_files::WholeFile;
 use loopstore_files::copies::CopyNote;
 use loopstore_verify::{Checked, VerifyReport, verify};
 
-/// An error of a backup.
+/// An error that ended a backup.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// There is a file of that name.
+    /// A file with the name of the copy exists.
     #[error("{0} already exists")]
     Exists(PathBuf),
-    /// The copy would be written over the database itself.
+    /// The copy would overwrite the database itself.
     #[error("{0} is the database itself, or belongs to it")]
     IsTheDatabase(PathBuf),
-    /// Another program uses the database there, or was cut off: its log is beside it.
+    /// Another program uses the database at the target, or was killed: a write-ahead log is beside the target.
     #[error("{0} is in use: its write-ahead log exists")]
     InUse(PathBuf),
-    /// The place is no file.
+    /// The target is not a file.
     #[error("{0} is not a regular file")]
     NoFile(PathBuf),
     /// The file could not be written.
@@ -35,13 +35,13 @@ pub enum BackupError {
         #[source]
         source: io::Error,
     },
-    /// The database could not be read, or the copy not written.
+    /// The database could not be read, or the copy could not be written.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The copy could not be opened again.
     #[error("the copy cannot be opened")]
     Open(#[from] OpenError),
-    /// The copy is damaged, as the database is.
+    /// The copy is damaged, since the database is.
     #[error("the copy is damaged: {}", first_problem(.0))]
     Damaged(Box<VerifyReport>),
 }
@@ -51,15 +51,13 @@ fn first_problem(report: &VerifyReport) -> String {
     problem.map_or_else(String::new, |p| format!("{}: {}", p.place, p.detail))
 }
 
-/// Copies the database of `store` to `to` while others go on writing, checks the copy as
-/// [`verify`] does, and gives it its name only if nothing is wrong. Returns its size in bytes.
+/// Copies the database of `store` to `to` while other programs continue to write, checks the copy as [`verify`] does,
+/// and renames it to `to` only if the check finds no problem. Returns the size of the copy in bytes.
 ///
-/// The file has mode 0600 and is on the disk when this returns. With `force` it takes the place of
-/// another file.
+/// The copy has mode 0600 and is on the disk when the function returns. With `force`, an existing file is replaced.
 ///
 /// # Errors
-/// As [`BackupError`] says; then nothing of that name is there that was not before, unless all that
-/// failed was to bring the folder to the disk.
+/// See [`BackupError`]. After an error `to` is unchanged, unless only the sync of the folder failed.
 ///
 /// # Examples
 /// ```
@@ -87,8 +85,8 @@ pub fn backup(
     .map(|(bytes, _)| bytes)
 }
 
-/// Makes a copy as [`backup`] does, without the room that deleted rows left behind. It takes longer,
-/// as every row is written anew.
+/// Makes a copy as [`backup`] does, without the free space of deleted rows. It takes longer than [`backup`], since
+/// every row is written anew.
 ///
 /// # Errors
 /// As [`backup`].
@@ -178,7 +176,7 @@ fn copy_and_check(
     })
 }
 
-/// Returns true if a path names a database or one of the files beside it.
+/// True if a path is that of a database or of one of the files beside the database.
 ///
 /// ```
 /// use loopstore_admin::backup::is_part_of;

@@ -1,13 +1,13 @@
-//! Commands for those who run a database of loopstore.
+//! The administration of a database of loopstore.
 //!
 //! - [`inspect`]: the difference between two contexts, and the originals behind a compaction
 //! - [`retention`]: redact, erase, prune, archive
-//! - [`backup`], [`salvage`]: a copy of a file that was checked, and what is intact of a damaged file
-//! - [`replay`]: a session as it happened
+//! - [`backup`], [`salvage`]: a checked copy of a database file, and a copy of the intact rows of a damaged file
+//! - [`replay`]: a session turn by turn, with the context of the model at each turn
 //!
-//! The checks of a database are the crate `loopstore-verify`, and `loopstore-copy` brings all sessions to another
-//! database. A program that only keeps sessions needs none of the three: see [`Store`](loopstore::Store). Nothing here
-//! prints or reads the environment; the command `loopstore` does.
+//! The crate `loopstore-verify` checks a database, and `loopstore-copy` copies all sessions to another database. A
+//! program that only stores sessions needs none of the three crates: see [`Store`](loopstore::Store). This crate
+//! neither prints nor reads the environment; the command `loopstore` does.
 
 #![warn(missing_docs)]
 #![cfg_attr(

@@ -1,8 +1,8 @@
-//! A session as it happened: turn by turn along one branch, with what the model saw at each.
+//! A replay of a session: turn by turn along one branch, with the context of the model at each turn.
 //!
-//! A replay goes from the root to a leaf, each loop up to where the branch leaves it. It holds one
-//! turn, and of each loop and each compaction of the branch a line; no read stays open between two
-//! steps, so a slow listener holds nothing up.
+//! A replay reads the loops from the root to a leaf, each up to the turn at which the branch leaves it. It holds one
+//! turn in memory, and a small entry for each loop and each compaction of the branch. No read stays open between two
+//! steps, so a slow caller blocks no writer.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -28,24 +28,23 @@ pub enum ReplayStep {
 /// A compaction took effect, or was undone or redone.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ReplayChange {
-    /// What happened: `compacted`, `undone` or `redone`.
+    /// The kind of the change: `compacted`, `undone` or `redone`.
     pub change: ChangeKind,
     /// The run.
     pub run_id: String,
-    /// The loop from which it was made.
+    /// The loop from which the change was made.
     pub loop_id: LoopId,
     /// The strategy that made the text.
     pub strategy: String,
-    /// When, as ISO-8601 text.
+    /// The time of the change, as ISO-8601 text.
     pub at: String,
-    /// What happened around the run, as JSON: `compactionStarted`, then `compactionEnded`. An undo or redo has
-    /// none.
+    /// The events of the run as JSON: `compactionStarted`, then `compactionEnded`. An undo or redo has no events.
     pub events: Vec<Json>,
-    /// Tokens of the context before the run.
+    /// The tokens of the context before the run.
     pub tokens_before: u64,
-    /// Tokens of the context after it.
+    /// The tokens of the context after the run.
     pub tokens_after: u64,
-    /// The order within the session.
+    /// The position of the change in the order of the session.
     #[serde(skip)]
     pub tick: Tick,
 }
@@ -54,11 +53,11 @@ pub struct ReplayChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// Its run was committed.
+    /// The run was committed.
     Compacted,
-    /// It went out of force.
+    /// The run was undone and is no longer active.
     Undone,
-    /// It came back.
+    /// The run was redone and is active again.
     Redone,
 }
 
@@ -69,16 +68,16 @@ pub struct ReplayedTurn {
     pub loop_id: LoopId,
     /// Its position in the loop, from 0.
     pub turn: u32,
-    /// The sequence of the first of `messages`.
+    /// The sequence of the first message of `messages`.
     pub first_seq: u32,
-    /// What was appended, extensions included: those that stand before or within the turn.
+    /// The messages of the turn, including the extensions before and within the turn.
     pub messages: Vec<AgentMessage>,
-    /// Of each message, milliseconds since the epoch, if it has a time.
+    /// The time of each message in milliseconds since the epoch; `None` if the message has no time.
     pub times: Vec<Option<i64>>,
-    /// The sequence of the model's first answer, `None` if there is none.
+    /// The sequence of the model's first answer; `None` if there is none.
     pub answer_seq: Option<u32>,
-    /// The context of the model just before it answered; `None` if it did not, or contexts are not asked
-    /// for.
+    /// The context of the model just before its first answer; `None` without an answer, or if the replay does not
+    /// return contexts ([`Replay::with_contexts`]).
     pub context: Option<Context>,
 }
 
@@ -92,12 +91,12 @@ struct BranchTurns {
     end: Option<u32>,
 }
 
-/// Walks a recorded session.
+/// An iterator over the steps of a recorded session.
 ///
-/// A context is that of the moment: with the runs, undos and redos that were active just before
-/// the turn's first answer, and the messages that were there. Compactions of the branch come where
-/// they took effect, before the turn whose answer came after them. A tool result that came late is
-/// told where it stands, in its turn; contexts know it from when it came.
+/// A context is the context just before the turn's first answer: it has the messages that were stored by then, and
+/// the runs that were active. A compaction of the branch is returned where it took effect: before the turn whose
+/// answer followed it. A late tool result is returned with its turn, but is in no context before the result was
+/// stored.
 ///
 /// # Examples
 /// ```
@@ -122,16 +121,16 @@ pub struct Replay<'a> {
     /// The next turn of the first stretch.
     turn: u32,
     changes: VecDeque<ReplayChange>,
-    /// A turn that waits for the changes before it.
+    /// A turn that is returned after the changes before it.
     waiting: Option<(Tick, Box<ReplayedTurn>)>,
     failed: bool,
 }
 
 impl<'a> Replay<'a> {
-    /// A replay of the branch that ends in `leaf`, by default the session's current loop.
+    /// Returns a replay of the branch that ends in `leaf`, or in the session's current loop if `leaf` is `None`.
     ///
     /// # Errors
-    /// If the session or the loop is not there, or the store fails.
+    /// If the session or the loop does not exist, or the store fails.
     pub fn new(
         store: &'a dyn SessionStore,
         session: &SessionId,
@@ -155,14 +154,14 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Sets whether each turn comes with what the model saw.
+    /// Sets whether each turn is returned with the context of the model.
     #[must_use]
     pub fn with_contexts(mut self, with_contexts: bool) -> Self {
         self.with_contexts = with_contexts;
         self
     }
 
-    /// Sets the provider that contexts go to: its own compactions count in them.
+    /// Sets the provider that contexts are made for: they include compactions by this provider.
     #[must_use]
     pub fn for_provider(mut self, provider: Option<SealingProvider>) -> Self {
         self.provider = provider;
@@ -243,7 +242,7 @@ fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Branch
     Ok(found)
 }
 
-/// Returns the compactions that count from the leaf and their flips, in order.
+/// Returns the compactions that apply to the leaf, and their undos and redos, in order.
 ///
 /// # Errors
 /// If a row is damaged, or the store fails.

@@ -1,10 +1,9 @@
-//! Copying the readable rows of a damaged database into a new one that is whole.
+//! Copies the readable rows of a damaged database into a new, consistent database.
 //!
-//! The rows are taken over as they are, under the same keys, so digests, ticks and names stay. Then
-//! the new database is asked what `verify` asks, and what does not fit together is removed from it:
-//! a loop ends before its first message that is missing or not what its digest says, a run goes with
-//! all its blocks if one of them is not whole, a loop whose parent is gone begins a chain of its own.
-//! Rows that follow from the messages (turns, totals) are derived again. Archived messages become plain rows.
+//! The rows are copied unchanged, under the same keys, so digests, ticks and names stay. Then the new database is
+//! checked as by `verify`, and inconsistent rows are removed from it: a loop ends before its first missing or damaged
+//! message, a run is removed with all its blocks if one of them is incomplete, and a loop without its parent becomes
+//! a root. Rows that follow from the messages (turns, totals) are derived again. Archived messages become plain rows.
 //! Nothing is written to the source.
 
 mod mending;
@@ -22,12 +21,12 @@ use serde::Serialize;
 
 use crate::backup::{BackupError, checked_copy};
 
-/// Something that could not be taken over.
+/// A row or range of rows that could not be copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lost {
-    /// What it is: `message`, `loop`, `run`; for rows of other tables the table's name.
+    /// The kind of the row: `message`, `loop`, `run`; for rows of other tables the name of the table.
     pub kind: String,
-    /// Where: `session S, loop L, messages 3 to 9`.
+    /// The place of the row: `session S, loop L, messages 3 to 9`.
     #[serde(rename = "where")]
     pub place: String,
     /// The reason.
@@ -47,13 +46,12 @@ pub struct SalvageReport {
     pub bytes: u64,
 }
 
-/// Writes what can be read of the database at `database` to a new one at `to`, which passes
-/// [`verify`](loopstore_verify::verify). With `force` it takes the place of another file. `key` is that
-/// of an encrypted database; the new one has it too.
+/// Writes the readable rows of the database at `database` to a new database at `to`, which passes
+/// [`verify`](loopstore_verify::verify). With `force`, an existing file is replaced. `key` is the key of an encrypted
+/// database; the new database has the same key.
 ///
 /// # Errors
-/// If not even the names of the tables can be read, or `to` cannot be written; then nothing of that
-/// name is there that was not before.
+/// If not even the names of the tables can be read, or `to` cannot be written. `to` is unchanged then.
 ///
 /// # Examples
 /// ```

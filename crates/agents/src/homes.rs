@@ -12,10 +12,10 @@ use unicode_normalization::UnicodeNormalization;
 /// The folder in which pi keeps all sessions, if it is to be another.
 const PI_SESSIONS: &str = "PI_CODING_AGENT_SESSION_DIR";
 
-/// Returns where the agent looks for the file of a session.
+/// Returns the path at which the agent looks for the file of a session.
 ///
 /// # Errors
-/// If neither the agent's variable nor HOME says where its folder is.
+/// If neither the agent's variable nor HOME is set.
 pub fn file_of(session: &NativeSession) -> Result<PathBuf, CliError> {
     let agent = session.agent();
     if agent == NativeAgent::Pi
@@ -82,13 +82,13 @@ fn composed(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Returns the folder that a variable names, else the usual one in the home folder.
+/// Returns the folder in a variable, else the default folder in the home folder.
 pub fn folder(variable: &str, usual: &str) -> Option<PathBuf> {
     let given = set(variable).map(with_home);
     given.or_else(|| Some(home()?.join(usual)))
 }
 
-/// True if a variable names a folder.
+/// True if a variable contains the path of a folder.
 pub fn is_set(variable: &str) -> bool {
     set(variable).is_some()
 }

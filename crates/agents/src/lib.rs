@@ -1,8 +1,9 @@
 //! The commands that connect coding agents with loopstore: `install`, `hook` and `doctor`.
 //!
-//! - [`install`] writes the lines into an agent's configuration that make it call loopstore, and takes them out again.
-//! - [`hook`] is what the agent then calls: it records the session, and hands the working state back after a compaction.
-//! - [`doctor`] checks both, and shows what hooks failed with.
+//! - [`install`] writes the lines into an agent's configuration that make the agent call loopstore, and removes them.
+//! - [`hook`] is the command that the agent then calls: it records the session, and returns the working state after a
+//!   compaction.
+//! - [`doctor`] checks both, and shows the failures of hooks.
 //! - [`homes`] finds the folders in which agents keep their sessions.
 //!
 //! The crate prints and reads the environment, as the command does. It parses no arguments: `loopstore-cli` does. The

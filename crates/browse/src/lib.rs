@@ -1,11 +1,11 @@
 //! The terminal browser of loopstore: sessions, loops, turns, compactions and a search, on one screen.
 //!
-//! [`run`] takes the terminal until the user quits. `state` is what is shown and how keys change it, without a
-//! terminal and without a store; `data` reads it from the store; `draw` puts it on the screen. A new screen is a
-//! variant of `Screen`, what it needs read, and how it is drawn.
+//! [`run`] uses the terminal until the user quits. The module `state` has the state of the screens and its changes by
+//! keys, without a terminal and without a store. `data` reads the content of a screen from the store, and `draw`
+//! draws it. A new screen needs a variant of `Screen`, a request in `data` and a function in `draw`.
 //!
-//! The crate only reads, unless an undo or redo is confirmed. It parses no arguments: `loopstore-cli` does. Pages to
-//! look at without a terminal are made by `loopstore-report`.
+//! The crate only reads, unless an undo or redo is confirmed. It parses no arguments: `loopstore-cli` does.
+//! `loopstore-report` writes pages for a browser.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -37,15 +37,15 @@ use self::data::Data;
 use self::draw::Palette;
 use self::state::{Browser, KeyPress};
 
-/// There is no terminal to show anything on.
+/// The error of a process without a terminal.
 #[derive(Debug, thiserror::Error)]
 #[error("`browse` needs a terminal for input and output")]
 pub struct NoTerminal;
 
-/// Shows the sessions, or the one that is given, until the user quits.
+/// Shows the list of sessions, or the given session, until the user quits.
 ///
 /// # Errors
-/// If there is no terminal, the database cannot be read, or the session is not there.
+/// If there is no terminal, the database cannot be read, or the session does not exist.
 pub fn run(app: &mut App, session: Option<&str>) -> Result<Done, CliError> {
     if app.json {
         let text = "`browse` does not support --json; use `loopstore show SESSION --json`";

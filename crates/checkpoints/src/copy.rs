@@ -23,9 +23,9 @@ use crate::lines::PARENT_SEQ;
 const PAGE: usize = 256;
 
 impl Checkpoints {
-    /// Copies a thread: its loops with all messages, checkpoints and writes, its compactions with their undos,
-    /// and its pins. Nothing is copied if there is no thread. A compaction of messages whose content was removed since
-    /// is not copied.
+    /// Copies a thread: its loops with all messages, checkpoints and writes, its compactions with their undos, and
+    /// its pins. Does nothing if the thread does not exist. A compaction is not copied if the content of its messages
+    /// was removed.
     ///
     /// # Errors
     /// [`Error::ThreadExists`] if the target is not empty, [`Error::Foreign`], or if the store fails.

@@ -6,7 +6,7 @@ use loopstore::model::InvalidId;
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of a call on checkpoints. Nothing of a write was kept.
+/// An error of a call on checkpoints. A write that fails stores nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -26,7 +26,7 @@ pub enum Error {
         /// The language of the caller.
         ours: &'static str,
     },
-    /// The segments of the caller are of a session that was deleted since: read the thread again.
+    /// The segments of the caller belong to a session that was deleted: read the thread again.
     #[error("thread `{0}` was deleted and began again since it was read")]
     Stale(String),
     /// No value is stored for these channels at the versions of the checkpoint: pass their values.

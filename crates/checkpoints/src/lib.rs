@@ -41,7 +41,7 @@ pub use record::{
 };
 pub use thread::{OnDelete, Strategy};
 
-/// The checkpoints of a store. Clones are the same.
+/// The checkpoints of a store. Clones share the store.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     store: Store,

@@ -17,13 +17,12 @@ use crate::record::{
 };
 
 impl Checkpoints {
-    /// Stores a checkpoint. The session begins with it if it is not there. A checkpoint with the same id is replaced:
+    /// Stores a checkpoint, and creates the session if it does not exist. A checkpoint with the same id is replaced;
     /// its earlier revision stays in the record.
     ///
     /// # Errors
-    /// [`Error::Missing`] if an unchanged channel is stored at none of the parent's versions,
-    /// [`Error::Stale`] if the segments are of a session that was deleted since, [`Error::Foreign`], or if
-    /// the store fails.
+    /// [`Error::Missing`] if an unchanged channel is stored at none of the parent's versions, [`Error::Stale`] if the
+    /// segments belong to a deleted session, [`Error::Foreign`], or if the store fails.
     pub fn put(&self, thread: &str, new: NewCheckpoint) -> Result<PutResult> {
         let id = SessionId::new(thread)?;
         let name = names::checkpoint(self.language, &new.ns, &new.id)?;
@@ -77,8 +76,7 @@ impl Checkpoints {
     /// of a negative index replaces the earlier one.
     ///
     /// # Errors
-    /// [`Error::Stale`] if the segments are of a session that was deleted since, [`Error::Foreign`], or if the
-    /// store fails.
+    /// [`Error::Stale`] if the segments belong to a deleted session, [`Error::Foreign`], or if the store fails.
     pub fn put_writes(&self, thread: &str, new: NewWrites) -> Result<PutResult> {
         let id = SessionId::new(thread)?;
         let name = names::task(self.language, &new.ns, &new.id, &new.task)?;

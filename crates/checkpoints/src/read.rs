@@ -23,7 +23,7 @@ use crate::{Checkpoints, MessagesOf};
 const PAGE: u32 = 64;
 
 impl Checkpoints {
-    /// Returns a checkpoint, the newest of its namespace without an id; `None` if there is none.
+    /// Returns a checkpoint by its id, or the newest of its namespace if no id is given; `None` if there is none.
     ///
     /// # Errors
     /// [`Error::Foreign`], [`Error::Unreadable`], or if the store fails.
@@ -45,7 +45,8 @@ impl Checkpoints {
     /// Lists checkpoints, the largest id first.
     ///
     /// # Errors
-    /// [`Error::Foreign`] for a thread that was named, [`Error::Unreadable`], or if the store fails.
+    /// [`Error::Foreign`] if the query names a thread of the other language, [`Error::Unreadable`], or if the store
+    /// fails.
     pub fn list(&self, query: &ListQuery) -> Result<Vec<CheckpointRef>> {
         let named = query.thread.as_ref().map(SessionId::new).transpose()?;
         self.read(|read| {
@@ -99,8 +100,8 @@ impl Checkpoints {
         })
     }
 
-    /// Returns the writes to channels on the way to a checkpoint (the newest without an id), since the nearest one
-    /// before it that has a value of them.
+    /// Returns the writes to channels on the path to a checkpoint (the newest if no id is given). The writes of a
+    /// channel begin after the nearest earlier checkpoint with a value of the channel.
     ///
     /// # Errors
     /// As [`Checkpoints::get`].

@@ -74,7 +74,7 @@ pub struct NewValue {
     pub list: Option<Vec<ListPart>>,
 }
 
-/// A checkpoint that is to be stored.
+/// A checkpoint to store.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewCheckpoint {
@@ -154,9 +154,9 @@ pub struct NewWrites {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// A value in the caller's encoding. A value that refers to messages was passed as `{"said": …}`, with the numbers
-    /// of the messages, counted through all lists of `said`. It is returned as
-    /// `{"said": …, "list": […]}`: the list has the messages by segments.
+    /// A value in the caller's encoding. A value that refers to messages is passed as `{"said": …}`, with the numbers
+    /// of the messages, counted through all lists of `said`. Such a value is returned as `{"said": …, "list": […]}`;
+    /// the list contains the messages by segments.
     Data {
         /// The value.
         data: Json,
@@ -232,7 +232,7 @@ pub struct ListQuery {
     pub before: Option<String>,
     /// Only checkpoints whose metadata have these values.
     pub filter: BTreeMap<String, serde_json::Value>,
-    /// The largest number of results.
+    /// The maximum number of results.
     pub limit: Option<usize>,
 }
 

@@ -17,10 +17,10 @@ use crate::record::{CheckpointRecord, kinds};
 /// The treatment of a deleted thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDelete {
-    /// The thread is hidden, and its id may be used again; the record stays.
+    /// The thread is hidden, and its id can be used again. The record stays.
     #[default]
     Hide,
-    /// Its content is removed.
+    /// The content of the thread is removed.
     Erase,
 }
 
@@ -40,10 +40,10 @@ struct DeletedRecord {
 }
 
 impl Checkpoints {
-    /// Deletes a thread, if there is one. Its values may be of the other language.
+    /// Deletes a thread, if it exists. The thread may belong to the other language.
     ///
     /// # Errors
-    /// If another program drives it, or the store fails.
+    /// If another program drives a loop of the thread, or the store fails.
     pub fn delete_thread(&self, thread: &str, how: OnDelete) -> Result<()> {
         let handle = self.store.session(thread)?;
         let done = match how {

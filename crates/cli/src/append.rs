@@ -21,10 +21,10 @@ const MAX_LINE: u64 = 64 << 20;
 
 /// Append messages from stdin to a session
 ///
-/// A line is a message, an array of messages, or {"key": "…", "messages": […]}; each line is one
-/// transaction. The session begins with its first line; messages are put into turns and loops by what
-/// they are. A key is unique in its session: a line that comes again under its key appends nothing, so
-/// a program that was cut off can send its last lines again. Other messages under that key are an error.
+/// A line is a message, an array of messages, or {"key": "…", "messages": […]}; each line is one transaction. The
+/// first line creates the session; the roles of messages decide where turns and loops begin. A key is unique in its
+/// session: a repeated line with the same key appends nothing, so an interrupted program can send its last lines
+/// again. Other messages with that key are an error.
 ///
 /// For each line one line of JSON is printed at once, when its messages are durable:
 /// {"line", "session_id", "loop_id", "turns", "seqs", "tokens", "duplicate"}. Damage that an import repairs
@@ -34,15 +34,15 @@ const MAX_LINE: u64 = 64 << 20;
 /// {"line", "error"} and ends the command; the lines before it are kept.
 #[derive(clap::Args)]
 pub struct AppendArgs {
-    /// The session: its whole id.
+    /// The whole id of the session.
     session: String,
     /// The form of the messages.
     #[arg(long, value_name = "FORMAT", default_value = "loopstore")]
     format: LineFormat,
-    /// The session's title; without one lists show its first prompt.
+    /// The title of the session; without a title, lists show its first prompt.
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// The folder that its agent works in.
+    /// The folder in which the agent works.
     #[arg(long, value_name = "FOLDER")]
     project: Option<String>,
 }

@@ -37,7 +37,7 @@ pub struct ArchiveArgs {
     /// Only loops inactive for this long: 30d, 12h, 6w, 2y.
     #[arg(long, value_name = "AGE", value_parser = age)]
     older_than: Option<i64>,
-    /// Why; kept in the receipts.
+    /// The reason, stored in the receipts.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Only report what would be done.
@@ -58,7 +58,7 @@ pub struct UnarchiveArgs {
     /// Only this loop; may be repeated.
     #[arg(long = "loop", value_name = "ID", conflicts_with = "all")]
     loops: Vec<String>,
-    /// Why; kept in the receipts.
+    /// The reason, stored in the receipts.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Only report what would be done.

@@ -34,10 +34,10 @@ pub struct CompactArgs {
     /// The loop to compact from [default: the current one].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
-    /// How summaries are made [default: digest].
+    /// The strategy that writes the summaries [default: digest].
     #[arg(long, value_parser = words::<StrategyName>(&STRATEGIES))]
     strategy: Option<StrategyName>,
-    /// When to compact, and down to which size [default: headroom].
+    /// The policy that decides when to compact, and to which size [default: headroom].
     #[arg(long, value_parser = words::<CompactionPolicy>(&POLICIES))]
     policy: Option<CompactionPolicy>,
     /// A parameter of the policy, as often as needed: compact_at_pct and compact_budget_threshold_pct of
@@ -51,7 +51,7 @@ pub struct CompactArgs {
     /// 128000, 64000 with --policy target].
     #[arg(long, value_name = "N", value_parser = amount::some_tokens)]
     max_tokens: Option<u64>,
-    /// The most bytes of JSON for the messages [default: no limit].
+    /// The maximum size of the messages as JSON, in bytes [default: no limit].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_bytes: Option<u64>,
     /// Tokens of the system prompt [default: as recorded].
@@ -66,13 +66,13 @@ pub struct CompactArgs {
     /// --policy target].
     #[arg(long, value_name = "N")]
     keep_recent: Option<KeepRecent>,
-    /// The most tokens for the summary of a loop [default: 2000 for one-liner, else a quarter of what the
-    /// context comes down to, at least 2000; then the first summary of the current loop also gets what the
-    /// kept turns leave free].
+    /// The maximum number of tokens of the summary of a loop [default: 2000 for one-liner, else a quarter of the
+    /// target size, at least 2000; then the first summary of the current loop also gets the tokens that the kept
+    /// turns leave free].
     #[arg(long, value_name = "N", value_parser = amount::tokens)]
     max_summary_tokens: Option<u64>,
-    /// The most tokens for the rollup of loops before the scope; 0 leaves these loops as they are
-    /// [default: as for a summary].
+    /// The maximum number of tokens of the rollup of loops before the scope; 0 leaves these loops unchanged [default:
+    /// as for a summary].
     #[arg(long, value_name = "N", value_parser = amount::tokens)]
     max_rollup_tokens: Option<u64>,
     /// Lines kept of a tool output in the turns kept at the end [default: 50].
@@ -81,15 +81,14 @@ pub struct CompactArgs {
     /// The earlier loops to include: fixed:N or token-budget [default: fixed:3].
     #[arg(long, value_name = "SCOPE")]
     scope: Option<CompactionScope>,
-    /// What to do with loops before the scope: skip or rollup [default: rollup].
+    /// The treatment of loops before the scope: skip or rollup [default: rollup].
     #[arg(long, value_name = "HOW")]
     older_loops: Option<OlderLoops>,
-    /// Where the turns kept at the end may be: in the loop, or in the chain of loops
-    /// [default: chain].
+    /// The range of the turns kept at the end: the loop, or the chain of loops [default: chain].
     #[arg(long, value_name = "WHERE")]
     recent_window: Option<RecentWindow>,
-    /// Only report what would be done. With --strategy summarize no model is called: the digest
-    /// stands in for its summaries.
+    /// Only report what would be done. With --strategy summarize no model is called: the digest replaces its
+    /// summaries.
     #[arg(long)]
     dry_run: bool,
     /// Compact even if there is headroom, ignoring the active blocks.

@@ -10,11 +10,11 @@ const ENV: &str = "LOOPSTORE_CONFIG";
 
 #[derive(clap::Args)]
 pub struct ConfigArgs {
-    /// A TOML file of settings, under the names of options with _ for -. What is given as an option wins
-    /// [env: LOOPSTORE_CONFIG].
+    /// A TOML file of settings, named like the options with _ for -. Options override the file [env:
+    /// LOOPSTORE_CONFIG].
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// The agent's model, whose context window counts; it is not asked. --max-tokens wins over it.
+    /// The agent's model, whose context window applies; the model is not called. --max-tokens overrides the window.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 }

@@ -23,9 +23,9 @@ const NAMED: usize = 5;
 
 /// Show what the next model call would see
 ///
-/// Each loop is read through its active block. With --max-tokens or --model a context that does not fit
-/// is an error: compact first. Of a file of settings only what says the size of the window counts here:
-/// older loops are as they were compacted.
+/// Each loop is read through its active block. With --max-tokens or --model a context that does not fit is an error:
+/// compact first. Of a file of settings only the size of the window applies: older loops are shown as they were
+/// compacted.
 #[derive(clap::Args)]
 pub struct ContextArgs {
     /// The session: its id or a unique prefix.
@@ -38,36 +38,36 @@ pub struct ContextArgs {
     /// The window in tokens, the system prompt included [default: that of --model].
     #[arg(long, value_name = "N", value_parser = amount::tokens)]
     max_tokens: Option<u64>,
-    /// The most bytes of JSON for the messages.
+    /// The maximum size of the messages as JSON, in bytes.
     #[arg(long, value_name = "N")]
     max_bytes: Option<u64>,
-    /// What to do with loops before the scope: skip or rollup [default: as compacted].
+    /// The treatment of loops before the scope: skip or rollup [default: as compacted].
     #[arg(long, value_name = "HOW")]
     older_loops: Option<OlderLoops>,
     /// The earlier loops to include with --older-loops skip: fixed:N or token-budget [default: as
     /// compacted].
     #[arg(long, value_name = "SCOPE")]
     scope: Option<CompactionScope>,
-    /// The moment: just after a run, just after a turn (LOOP:TURN), or a date or time, which means just
-    /// after the last turn or run until then. A date alone means its end; times are UTC without a zone.
+    /// The point in time: just after a run, just after a turn (LOOP:TURN), or a date or time, which means just after
+    /// the last turn or run before it. A date alone means its end; times without a zone are UTC.
     #[arg(long, value_name = "RUN|LOOP:TURN|TIME")]
     as_of: Option<GivenAsOf>,
     /// The format [default: text; json with --json].
     #[arg(long)]
     format: Option<ContextFormat>,
-    /// The provider that the context goes to: its own compaction, which only it can read, then stands for
-    /// what is before [default: that of --format responses or anthropic].
+    /// The provider that the context is sent to: a compaction that only this provider can read then replaces the
+    /// messages before it [default: that of --format responses or anthropic].
     #[arg(long = "for", value_name = "PROVIDER", value_parser = select::provider)]
     provider: Option<SealingProvider>,
-    /// With --format responses or anthropic, leave out the reasoning that only the provider can read: for
-    /// one that says that it cannot decrypt it any more. What is stored stays as it is.
+    /// With --format responses or anthropic, leave out the reasoning that only the provider can read: for a provider
+    /// that reports that it can no longer decrypt it. Stored messages are unchanged.
     #[arg(long)]
     drop_reasoning: bool,
     /// The system prompts that a request for a provider may begin with: appended (the newest that the agent
     /// appended itself), all (also those of imported transcripts) or none [default: appended].
     #[arg(long, value_name = "WHICH")]
     system_prompts: Option<SystemPrompts>,
-    /// Record a manifest: which messages these were; `verify` checks it later.
+    /// Record a manifest, a list of the messages of the context; `verify` checks it later.
     #[arg(long)]
     record: bool,
     /// Check each message against its digest, as `verify` does; a mismatch is an error.

@@ -29,8 +29,7 @@ pub struct CopyArgs {
     #[arg(long = "final")]
     is_final: bool,
 
-    /// How long --final waits for agents in total; then the command fails and names those still
-    /// running.
+    /// The total time that --final waits for agents; then the command fails and lists the agents still running.
     #[arg(
         long,
         value_name = "SECONDS",

@@ -10,7 +10,7 @@ use loopstore_terminal::select::GivenAsOf;
 use loopstore_terminal::{App, CliError, Done, context_text, select, text};
 use similar::{ChangeTag, TextDiff};
 
-/// Compare what two contexts of a session show of each turn
+/// Compare two contexts of a session turn by turn
 ///
 /// A context is named by a run (just after it), by LOOP:TURN, by a date or time, by `now`, or by `raw`: the originals
 /// without any block. Without --from it is the one just before the newest active run.

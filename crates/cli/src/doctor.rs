@@ -2,11 +2,10 @@
 
 use loopstore_terminal::{App, CliError, Done};
 
-/// Check what is set up in agents, and show what their hooks could not do
+/// Check the setup of agents, and show the failures of their hooks
 ///
-/// A hook tells its agent nothing when it fails: it is noted, and shown here with what to do. A failure that
-/// a later call of the same agent made good is listed and no longer counts. Exits with 1 if something is
-/// wrong.
+/// A hook does not report failures to its agent: they are logged, and shown here with a remedy. A failure before a
+/// successful call of the same agent is listed and no longer counts. Exits with 1 if something is wrong.
 #[derive(clap::Args)]
 pub struct DoctorArgs {}
 

@@ -18,13 +18,13 @@ use super::kept_files;
 pub struct EraseArgs {
     /// The session: its id or a unique prefix.
     session: String,
-    /// Why; kept in the receipt.
+    /// The reason, stored in the receipt.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Even while an agent holds a lease on one of its loops; its next write then fails.
+    /// Erase even while an agent holds a lease on one of its loops; the agent's next write then fails.
     #[arg(long)]
     force: bool,
-    /// Also remove source files that hold other sessions too.
+    /// Also remove source files that contain other sessions.
     #[arg(long)]
     with_files: bool,
     /// Only report what would be removed.

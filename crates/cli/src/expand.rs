@@ -34,11 +34,11 @@ pub struct ExpandArgs {
     /// The turns that the block of this run replaced: the id of the run or a unique prefix.
     #[arg(long, value_name = "RUN", group = "what", requires = "session")]
     pub(super) run: Option<String>,
-    /// Which section of the block [default: the compacted one, else recent, else first].
+    /// The section of the block [default: the compacted one, else recent, else first].
     #[arg(long, value_enum, conflicts_with_all = ["turns", "blob"])]
     pub(super) section: Option<expand_block::SectionName>,
-    /// Only messages that fit this query (as `search` takes it), and of long ones the lines around what
-    /// fits.
+    /// Only messages that match this query (in the syntax of `search`), and of long messages the lines around the
+    /// matches.
     #[arg(
         long = "match",
         value_name = "WORDS",
@@ -47,11 +47,11 @@ pub struct ExpandArgs {
         allow_hyphen_values = true
     )]
     matching: Option<String>,
-    /// At most this many tokens: the answer ends at a message, or at a line of one that is too long, and
-    /// says how to continue.
+    /// The maximum number of tokens: the answer ends at a message, or at a line of a long message, and prints how to
+    /// continue.
     #[arg(long, value_name = "N", requires = "session", value_parser = amount::tokens)]
     max_tokens: Option<u64>,
-    /// Continue at this message, behind this many characters of it; an answer says where.
+    /// Continue at this message, after this number of its characters; each answer prints the position.
     #[arg(
         long = "from",
         value_name = "MESSAGE[:OFFSET]",
@@ -59,7 +59,7 @@ pub struct ExpandArgs {
         conflicts_with = "blob"
     )]
     start: Option<MessageOffset>,
-    /// The bytes of this image: its id or a unique prefix.
+    /// The image to extract: its id or a unique prefix.
     #[arg(long, value_name = "ID", group = "what", conflicts_with_all = ["session", "loop_id", "max_tokens"])]
     blob: Option<String>,
     /// Write the bytes to this file, replacing it [default: stdout].

@@ -41,7 +41,7 @@ pub struct ExportArgs {
     /// of the current one].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
-    /// With --format original: which file, by its path or the end of its path.
+    /// With --format original: the file, by its path or the end of its path.
     #[arg(long, value_name = "PATH")]
     source: Option<String>,
 }

@@ -19,9 +19,9 @@ pub struct HideArgs {
 /// Bring a hidden session back
 #[derive(clap::Args)]
 pub struct UnhideArgs {
-    /// The hidden session: its whole id, as `sessions --hidden` lists it, or the one that it had.
+    /// The hidden session: its whole id, as `sessions --hidden` lists it, or its earlier id.
     session: String,
-    /// The id that it has from now on [default: the one that it had].
+    /// The new id of the session [default: its earlier id].
     #[arg(long = "as", value_name = "ID")]
     id: Option<String>,
 }

@@ -17,10 +17,10 @@ pub struct InstallArgs {
     /// The agent.
     #[arg(value_parser = agent())]
     agent: NativeAgent,
-    /// Set up the server of tools too, `loopstore mcp`: the agent can look up what was compacted away.
+    /// Set up the server of tools too, `loopstore mcp`: the agent can look up compacted messages.
     #[arg(long)]
     mcp: bool,
-    /// Tools of the server that write, which the agent may use too: remember, compact, undo. None removes or
+    /// The writing tools of the server that the agent may use: remember, compact, undo. None of them removes or
     /// changes a message.
     #[arg(long, value_name = "TOOL", value_delimiter = ',', requires = "mcp",
         value_parser = ["remember", "compact", "undo"])]
@@ -31,7 +31,7 @@ pub struct InstallArgs {
     /// Do not ask.
     #[arg(long)]
     yes: bool,
-    /// Take it out again.
+    /// Remove the setup.
     #[arg(long, conflicts_with_all = ["mcp", "allow"])]
     uninstall: bool,
 }

@@ -6,7 +6,7 @@ use loopstore_terminal::select::Unknown;
 use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::{App, CliError, Done, select, text};
 
-/// Keep a message word for word through every later compaction
+/// Keep a message verbatim in every later compaction
 ///
 /// Without LOOP:TURN, list what is pinned. A pin changes what the next compaction writes, not the contexts of
 /// before; a compacted section shows the message as a quote.
@@ -14,7 +14,7 @@ use loopstore_terminal::{App, CliError, Done, select, text};
 pub struct PinArgs {
     /// The session: its id or a unique prefix.
     session: String,
-    /// The message; without SEQ, what a person or the agent wrote in the turn. LOOP is an id or a unique prefix.
+    /// The message; without SEQ, the messages of a person or the agent in the turn. LOOP is an id or a unique prefix.
     #[arg(value_name = "LOOP:TURN[:SEQ]")]
     message: Option<String>,
     /// The loop whose line it holds for [default: the current one if the message is on its chain, else the

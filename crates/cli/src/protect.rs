@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct ProtectArgs {
     /// The session: its id or a unique prefix.
     session: String,
-    /// Protect it no longer.
+    /// End the protection.
     #[arg(long)]
     off: bool,
 }

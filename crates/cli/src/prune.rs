@@ -30,10 +30,10 @@ pub struct PruneArgs {
     /// Only sessions of this agent.
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
-    /// Why; kept in the receipts.
+    /// The reason, stored in the receipts.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Also remove source files that hold sessions that are kept.
+    /// Also remove source files that contain sessions that are kept.
     #[arg(long)]
     with_files: bool,
     /// Only report what would be done.

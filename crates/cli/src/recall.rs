@@ -9,24 +9,24 @@ use super::search;
 /// The start of the next page.
 const HINT: &str = "add --offset ";
 
-/// Answer a question from what was said: excerpts of the best matches, within a number of tokens
+/// Answer a question from the stored messages: excerpts of the best matches, within a number of tokens
 ///
-/// Takes what `search` takes, and shows of each match the lines around the words, the call of a result and
-/// the prompt of an answer, in the order of the conversation. The least answer takes about 100 tokens.
+/// The question has the syntax of `search`. The answer shows the lines around the words of each match, the call of a
+/// result and the prompt of an answer, in the order of the conversation. The smallest answer has about 100 tokens.
 #[derive(clap::Args)]
 pub struct RecallArgs {
     /// The question; several words need no quotes.
     #[arg(required = true, num_args = 1..)]
     question: Vec<String>,
-    /// The most tokens of the answer.
+    /// The maximum number of tokens of the answer.
     #[arg(long, value_name = "N", default_value = "2000", value_parser = amount::tokens)]
     max_tokens: u64,
     #[command(flatten)]
     filter: search::FilterArgs,
-    /// How many of the best matches to look at [default: 50].
+    /// The maximum number of matches to read, the best first [default: 50].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// How many of the best matches to skip; an answer says how many it held.
+    /// The number of best matches to skip; an answer prints how many it contains.
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: u32,
 }

@@ -34,13 +34,13 @@ const LISTED: usize = 20;
 pub struct RedactArgs {
     /// The session: its id or a unique prefix.
     session: String,
-    /// Why; kept in the receipt.
+    /// The reason, stored in the receipt.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Also remove source files that hold other sessions too.
+    /// Also remove source files that contain other sessions.
     #[arg(long)]
     with_files: bool,
-    /// Only report what would be replaced, and where.
+    /// Only report the secrets that would be replaced, with their places.
     #[arg(long)]
     dry_run: bool,
     /// Decide about each secret, also those of low confidence, then replace those that you chose. Reads the

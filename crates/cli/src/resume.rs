@@ -44,7 +44,7 @@ pub struct ResumeArgs {
     /// The folder that the agent is to work in [default: that of the session if it is here, else this one].
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     cwd: Option<PathBuf>,
-    /// A file of another name, which must not be there yet [default: where the agent looks for it].
+    /// Another file, which must not exist [default: the path at which the agent looks for it].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

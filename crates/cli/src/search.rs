@@ -32,10 +32,10 @@ pub struct SearchArgs {
     by: By,
     #[command(flatten)]
     filter: FilterArgs,
-    /// How many to list.
+    /// The maximum number of matches to list.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// How many of the best matches to skip.
+    /// The number of best matches to skip.
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: u32,
 }
@@ -64,10 +64,10 @@ pub struct FilterArgs {
     /// Only messages at or before this time; a date includes the whole day.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Only messages that the context does not hold.
+    /// Only messages that the context does not contain.
     #[arg(long, conflicts_with = "visible")]
     hidden: bool,
-    /// Only messages that the context holds.
+    /// Only messages that the context contains.
     #[arg(long)]
     visible: bool,
 }

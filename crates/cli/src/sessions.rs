@@ -14,10 +14,10 @@ const PROJECT: usize = 20;
 /// A session without a title of its own shows what it was first asked.
 #[derive(Default, clap::Args)]
 pub struct SessionsArgs {
-    /// How many sessions to list [default: all].
+    /// The maximum number of sessions to list [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// Only sessions that stand behind this one in the list: with --limit, the next page.
+    /// Only sessions after this session in the list: with --limit, the next page.
     #[arg(long, value_name = "SESSION")]
     after: Option<String>,
     /// Only sessions imported from this format, such as claude-code.

@@ -4,7 +4,7 @@ use loopstore::extend::sqlite::Stats;
 use loopstore_terminal::{App, CliError, Done, text};
 use serde::Serialize;
 
-/// Count what the database holds, and the size of its files
+/// Print the number of rows in the database, and the size of its files
 #[derive(clap::Args)]
 pub struct StatsArgs {}
 

@@ -25,7 +25,7 @@ pub struct FlipArgs {
     /// The run: its id or a unique prefix.
     #[arg(long)]
     run: Option<String>,
-    /// Why; recorded with it.
+    /// The reason, stored with the undo or redo.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

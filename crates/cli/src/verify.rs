@@ -22,21 +22,20 @@ const LISTED: usize = 50;
 /// dropped with all its blocks. Exits with 3 if something was lost. The damaged database is not
 /// written to.
 ///
-/// With --head, a short text is printed instead, to be kept elsewhere: it stands for all that is final
-/// by now. --against checks later that all of it is still there, also if the end was cut off or
-/// everything was made anew.
+/// With --head, a short text that identifies all final content is printed instead, to be kept elsewhere. --against
+/// checks later that this content is unchanged: it also finds a removed end and a rewritten database.
 #[derive(clap::Args)]
 pub struct VerifyArgs {
-    /// Print a text that stands for all that is final, to be kept elsewhere.
+    /// Print a text that identifies all final content, to be kept elsewhere.
     #[arg(long, conflicts_with_all = ["salvage", "against"])]
     head: bool,
-    /// Check that everything for which this text stands is still there.
+    /// Check that the content that this text identifies is unchanged.
     #[arg(long, value_name = "HEAD", conflicts_with = "salvage")]
     against: Option<Head>,
     /// Sign the head with the key in this file, or check that it is signed with it.
     #[arg(long, value_name = "FILE", conflicts_with = "salvage")]
     key_file: Option<PathBuf>,
-    /// Copy what is intact to a new database.
+    /// Copy the intact rows to a new database.
     #[arg(long, value_name = "DEST")]
     salvage: Option<PathBuf>,
     /// Replace an existing file.

@@ -1,17 +1,18 @@
 //! Copies all sessions of one database to another, whatever their backends.
 //!
-//! A session travels as the lines of its export, which hold all that is stored of it. If the other database has the
-//! session, the lines of both are compared: the same bytes are the same session. Nothing is written twice, so a copy
-//! that was cut off continues, and a later copy brings what is new. Each session is one snapshot of the source and one
-//! transaction of the target. The lines are kept on disk in between, so that no session needs to fit into memory.
+//! A session is copied as the lines of its export, which contain all stored data of the session. If the target has
+//! the session, the lines of both are compared: equal bytes mean an equal session. Nothing is written twice, so an
+//! interrupted copy can be continued, and a later copy adds new content. Each session is one snapshot of the source
+//! and one transaction of the target. The lines are kept on disk in between, so that no session needs to fit into
+//! memory.
 //!
-//! [`copy`] never waits for an agent, and a session at work may be out of date at once. [`copy_at_rest`] ends with
-//! both databases the same at a moment at which nobody drove the session.
+//! [`copy`] never waits for an agent, so the copy of an active session may be out of date at once. [`copy_at_rest`]
+//! copies each session while no program holds a lease of it, so that both databases are equal at that time.
 //!
-//! Besides the lines, a copy has the kept files of imports (`attachments.rs`), what hid sessions (`hides.rs`) and
-//! the receipts of what was removed (`receipts.rs`). Not copied are leases, which belong to a process, the marks by
-//! which an import recognises its transcripts, which are keyed per database, and the search index. For a copy of a
-//! SQLite file as it is, see `loopstore_admin::backup`.
+//! Besides the lines, a copy has the kept files of imports (`attachments.rs`), the hides of sessions (`hides.rs`) and
+//! the receipts of removals (`receipts.rs`). Leases, the search index, and the marks by which an import recognises
+//! its transcripts are not copied: leases belong to a process, and the marks are keyed per database. For a copy of an
+//! SQLite file, see `loopstore_admin::backup`.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -44,13 +45,13 @@ pub enum CopyError {
     /// One of the stores failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A session could not be written out.
+    /// A session could not be exported.
     #[error(transparent)]
     Export(#[from] ExportError),
-    /// A session could not be brought in.
+    /// A session could not be imported.
     #[error(transparent)]
     Import(#[from] ImportError),
-    /// The folder for what is on its way cannot be used.
+    /// The folder for temporary files cannot be used.
     #[error("{path}: {source}")]
     Folder {
         /// The file.
@@ -69,16 +70,16 @@ pub struct Differing {
     pub reason: Option<String>,
 }
 
-/// A session that did not come to rest in time: what was there before is in the other database.
+/// A session that stayed active for too long: its target has an earlier state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AtWork {
     /// The session.
     pub session_id: SessionId,
-    /// The loop that is driven; `None`: it was written without a lease, again and again.
+    /// The loop with a held lease; `None` if the session was repeatedly written without a lease.
     pub loop_id: Option<LoopId>,
     /// The owner of the lease.
     pub owner: Option<String>,
-    /// When the lease ends if it is not renewed, as ISO-8601 text.
+    /// The time at which the lease ends unless it is renewed, as ISO-8601 text.
     pub until: Option<String>,
 }
 
@@ -101,37 +102,36 @@ impl fmt::Display for AtWork {
 pub struct CopyReport {
     /// Sessions of the source.
     pub sessions: u64,
-    /// Sessions that came over, whole or what was new of them.
+    /// Sessions that were copied, as a whole or their new content.
     pub copied: u64,
-    /// Sessions that were there already, byte for byte.
+    /// Sessions that the target had already, byte for byte.
     pub same: u64,
-    /// Sessions that are not the same in both afterwards.
+    /// Sessions that differ between the databases afterwards.
     pub differ: Vec<Differing>,
-    /// Sessions that somebody went on driving; only [`copy_at_rest`] asks.
+    /// Sessions that stayed active; always empty for [`copy`].
     pub at_work: Vec<AtWork>,
-    /// Sessions that were erased or pruned in the source and are still in the other database.
+    /// Sessions that were erased or pruned in the source and are still in the target.
     pub erased: Vec<SessionId>,
-    /// Receipts that came over.
+    /// Receipts that were copied.
     pub receipts: u64,
-    /// Bytes of the lines that were read in the source; of a last copy at rest once more.
+    /// The size of the lines that were read from the source, in bytes; [`copy_at_rest`] counts both of its passes.
     pub bytes: u64,
-    /// The duration of the copy.
+    /// The duration of the copy in seconds.
     pub seconds: f64,
 }
 
 impl CopyReport {
-    /// True if everything of the source is in the other database as it was asked for, and nothing that
-    /// was erased.
+    /// True if the target has all sessions of the source and none that was erased, and no session stayed active.
     pub fn is_whole(&self) -> bool {
         self.differ.is_empty() && self.at_work.is_empty() && self.erased.is_empty()
     }
 }
 
-/// Told how many of how many sessions are done.
+/// A function that is called with the number of sessions copied and the total.
 pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
-/// Copies all sessions of `from` to `to`, by way of unnamed files in `folder`, and compares them there.
-/// `progress` is told how many of how many are done.
+/// Copies all sessions of `from` to `to`, and compares them. Temporary, unnamed files are written to `folder`.
+/// `progress` is called with the number of sessions copied and the total.
 ///
 /// # Errors
 /// If a store or the folder fails.
@@ -165,11 +165,10 @@ pub fn copy(
     copy.finish()
 }
 
-/// Copies as [`copy`] does, and then each session once more while nobody drives it: takes the leases of
-/// its current loop and of those at work in `from`, brings what came since, compares, and lets go. So
-/// both are the same at a moment at which no agent was in the middle of anything. Agents that work are
-/// waited for, for `patience` altogether; sessions that did not come to rest until then are in
-/// [`CopyReport::at_work`].
+/// Copies as [`copy`] does, and then copies each session again under its leases: takes the leases of its current loop
+/// and of its open loops in `from`, copies new content, compares, and releases the leases. So both databases are
+/// equal at a time at which no agent was writing. Waits for active agents, for `patience` in total; sessions that are
+/// still active afterwards are in [`CopyReport::at_work`].
 ///
 /// # Errors
 /// As [`copy`], or if `from` is read-only.

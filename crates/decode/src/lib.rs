@@ -1,9 +1,10 @@
 //! The text of a file: decompressed, as UTF-8, and free of damage that no parser of JSON reads.
 //!
-//! [`Decoded`] reads a file that can go back: one that is fine is read where it is, of any other a copy is made first,
-//! in memory or in a file without a name. [`TextFile`] decodes while it is read, [`repaired`] repairs a text in memory.
+//! [`Decoded`] reads a seekable file. A file of undamaged UTF-8 text is read in place; the text of any other file is
+//! first copied into memory or into an unnamed file. [`TextFile`] decodes a file while it is read. [`repaired`]
+//! repairs a text in memory.
 //!
-//! The crate knows no format of transcripts and no store. It reads JSON, but does not parse it.
+//! The crate depends on no format of transcripts and no store. It repairs JSON text without parsing it.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -34,11 +35,11 @@ pub const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 /// The number of lines that decide if a text is JSON.
 const LINES: usize = 20;
 
-/// A buffered reader that can go back.
+/// A buffered reader that can seek.
 pub trait ReadSeek: BufRead + Seek + Send {}
 impl<T: BufRead + Read + Seek + Send> ReadSeek for T {}
 
-/// The text of a file, which was copied if the file itself does not have it as it must be.
+/// The text of a file: the file itself if it is undamaged UTF-8 text, else a decoded copy.
 pub struct Decoded {
     copy: Option<TextSpool>,
     path: Option<PathBuf>,
@@ -48,11 +49,12 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Looks at a file, and copies the text if it has to be decoded, or repaired with `repairs`.
+    /// Reads a file, and copies its text if the text has to be decoded. With `repairs`, damaged JSON is repaired in
+    /// the copy.
     ///
     /// # Errors
-    /// If the file cannot be read. [`io::ErrorKind::InvalidData`]: it is in an encoding that is not decoded, or nothing
-    /// of it can be decompressed.
+    /// If the file cannot be read. The kind is [`io::ErrorKind::InvalidData`] if the encoding is not supported or no
+    /// part of the file can be decompressed.
     pub fn read(path: &Path, reader: &mut dyn ReadSeek, repairs: bool) -> io::Result<Self> {
         let mut decoded = Self {
             copy: None,
@@ -124,13 +126,12 @@ impl Decoded {
         self.was_utf16
     }
 
-    /// Returns the reason why the text ends before the file does.
+    /// Returns the reason that the text ends before the end of the file; `None` if the text is complete.
     pub fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
 
-    /// Returns the path of the text, without the ending of a compressed file, and the reader of the text: that of the
-    /// copy, or the file's own.
+    /// Returns the path, without the extension of a compressed file, and a reader of the text.
     pub fn text<'a>(
         &'a mut self,
         path: &'a Path,
@@ -168,8 +169,8 @@ impl Read for ReadOnly<'_> {
     }
 }
 
-/// True if a text that begins like this is JSON: one of its first lines begins as a document or a record
-/// does. Text of another kind may spell what would be damage in JSON.
+/// True if a text that begins with these bytes is JSON: one of its first lines begins like a document or a record.
+/// Other text may contain sequences that are damage only in JSON.
 pub fn is_json_text(head: &[u8]) -> bool {
     let begin = |line: &[u8]| {
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
@@ -188,7 +189,7 @@ pub fn is_json_text(head: &[u8]) -> bool {
         .any(|byte| matches!(byte, b'{' | b'[' | b'"' | 0x1E))
 }
 
-/// Returns the path of a compressed file without the ending that says so.
+/// Returns the path of a file without the extension of a compressed file.
 pub fn unpacked_path(path: &Path) -> PathBuf {
     let is_packed = path.extension().is_some_and(|end| {
         ["zst", "zstd", "gz"]
@@ -201,10 +202,10 @@ pub fn unpacked_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns a decoded reader of text that comes from elsewhere, of which `head` was read ahead.
+/// Returns a reader that decodes `reader`, whose text begins with `head`.
 ///
 /// # Errors
-/// If the text is in an encoding that is not decoded.
+/// If the encoding of the text is not supported.
 pub fn decoded<'a>(
     head: &[u8],
     reader: Box<dyn BufRead + 'a>,
@@ -216,21 +217,21 @@ pub fn decoded<'a>(
     )
 }
 
-/// A file as text that is decoded while it is read, but not repaired.
+/// A text file that is decoded while it is read, and not repaired.
 pub struct TextFile {
     /// The reader of the text.
     pub text: Box<dyn BufRead>,
-    /// The path without the ending of a compressed file.
+    /// The path, without the extension of a compressed file.
     pub path: PathBuf,
-    /// True if `text` is a SQLite database.
+    /// True if `text` contains an SQLite database.
     pub is_sqlite: bool,
 }
 
 impl TextFile {
-    /// Begins to read a file.
+    /// Opens a file for reading.
     ///
     /// # Errors
-    /// If the file cannot be read, or is in an encoding that is not decoded.
+    /// If the file cannot be read, or its encoding is not supported.
     pub fn new(path: &Path, mut reader: impl BufRead + 'static) -> io::Result<Self> {
         let head = head_of(&mut reader)?;
         let mut encodings = Vec::new();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::surrogates;
 
-/// A kind of damage, and what was done about it.
+/// A kind of damage in JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Damage {
     /// Half of a surrogate pair.
@@ -35,17 +35,17 @@ impl Damage {
 pub struct Repair {
     /// The damage that was repaired.
     pub damage: Damage,
-    /// The line of the first of them, from 1.
+    /// The line of the first repair, from 1.
     pub line: u64,
     /// The number of repairs.
     pub count: u64,
 }
 
-/// Repairs a text piece by piece. A piece ends with a line, or at a place that no escape and no character
-/// goes across.
+/// Repairs a text piece by piece. A piece ends at the end of a line, or at a position that is not within an escape or
+/// a character.
 #[derive(Default)]
 pub struct Repairer {
-    /// Lines that ended so far.
+    /// The number of lines that ended so far.
     lines: u64,
     within: ScanPosition,
     found: Vec<Repair>,
@@ -59,7 +59,7 @@ struct ScanPosition {
 }
 
 impl Repairer {
-    /// Returns the repairs so far.
+    /// Returns the repairs.
     pub fn into_repairs(self) -> Vec<Repair> {
         self.found
     }
@@ -88,7 +88,7 @@ impl Repairer {
         has_tab
     }
 
-    /// Returns the next piece, repaired.
+    /// Repairs the next piece, and returns the repaired text.
     pub fn repair<'a>(&mut self, piece: &'a [u8]) -> Cow<'a, [u8]> {
         let before = self.within;
         if self.is_clean(piece) {
@@ -193,7 +193,7 @@ fn has_tab_in_string(piece: &[u8], mut within: ScanPosition) -> bool {
     })
 }
 
-/// Repairs one JSON text.
+/// Repairs a JSON text, and returns the text and the repairs.
 pub fn repaired(text: &[u8]) -> (Cow<'_, str>, Vec<Repair>) {
     let mut repairer = Repairer::default();
     let text = match repairer.repair(text) {

@@ -9,10 +9,10 @@ use loopstore::tokens::TokenCounter;
 
 use super::{EvalStrategy, shuffled};
 
-/// Messages chosen at random.
+/// A baseline that chooses messages at random.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EvalRandom {
-    /// The choice is this seed's.
+    /// The seed of the choice.
     pub seed: u64,
 }
 
@@ -33,7 +33,8 @@ impl EvalStrategy for EvalRandom {
     }
 }
 
-/// The messages that say most by their words for each token: those which few other messages hold.
+/// A baseline that chooses the messages with the most information per token: those whose words few other messages
+/// contain (tf-idf).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EvalTfIdf;
 

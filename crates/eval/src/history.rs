@@ -31,9 +31,9 @@ use loopstore::tokens::TokenCounter;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// The messages; `turn` counts from the first loop on.
+    /// The messages; `turn` is counted through all loops.
     pub messages: Vec<Placed>,
-    /// The loops that they are of.
+    /// The loops of the messages.
     pub loops: Vec<HistoryLoop>,
 }
 
@@ -42,12 +42,12 @@ pub struct History {
 pub struct HistoryLoop {
     /// Its id.
     pub loop_id: LoopId,
-    /// The number of its first turn among those of the chain.
+    /// The number of its first turn in the chain.
     pub first_turn: u32,
 }
 
 impl History {
-    /// Reads the chain of a session's current loop as it was recorded, without overlays.
+    /// Reads the chain of a session's current loop as recorded, without overlays.
     ///
     /// # Errors
     /// If the session is not there or the store cannot be read.
@@ -144,8 +144,8 @@ impl History {
         parts
     }
 
-    /// Returns the messages before and after the cut: at 60 % of them, moved back to the end of a
-    /// turn at which no call waits for a result that comes later.
+    /// Returns the messages before and after the cut. The cut is at 60 % of the messages, moved back to the end of a
+    /// turn at which no call waits for its result.
     pub fn cut(&self) -> (&[Placed], &[Placed]) {
         let messages = &self.messages;
         let mut at = messages.len() * 6 / 10;

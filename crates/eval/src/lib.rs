@@ -1,13 +1,13 @@
-//! Measures of compaction: how much of what an agent later needed survives it.
+//! Measures of compaction: the share of later needed information that survives a compaction.
 //!
-//! A recorded session is cut at 60 % of its messages, moved back to the end of a turn at which no
-//! call waits for its result. What later calls took from the part before the cut is *needed*; a
-//! strategy compacts that part without knowing the rest, and recall is the share of the needed
-//! values that its text still holds word for word: [`retention()`]. [`state()`], [`prose()`], [`exam`] and
-//! [`compactions()`] measure other things that a text may lose.
+//! A recorded session is cut at 60 % of its messages, moved back to the end of a turn at which no call waits for its
+//! result. A value that a later call took from the part before the cut is *needed*. A strategy compacts this part
+//! without the rest of the session, and recall is the share of needed values that its text contains verbatim:
+//! [`retention()`]. [`state()`], [`prose()`], [`exam`] and [`compactions()`] measure other losses.
 //!
-//! The module `command` is `loopstore eval` over them. The crate stores nothing: it imports transcripts into memory, and
-//! no strategy is in it but those to compare with. The page of compactions is drawn by `loopstore-report`.
+//! The module `command` is the command `loopstore eval`. The crate stores nothing: it imports transcripts into
+//! memory. It contains only the strategies that serve as baselines. `loopstore-report` writes the page of
+//! compactions.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -61,7 +61,7 @@ pub struct RetentionReport {
     pub cases: usize,
     /// Values that were needed after a cut, over all cases.
     pub needed: usize,
-    /// One for each strategy at each budget.
+    /// The results, one for each strategy at each budget.
     pub results: Vec<RetentionResult>,
 }
 
@@ -78,9 +78,8 @@ pub struct RetentionResult {
     pub tokens: u64,
 }
 
-/// Cuts the chain of each session's current loop, compacts the part before the cut with each of
-/// `strategies` to each of `budgets` (shares of the part's own tokens), and counts what of the
-/// needed values is left.
+/// Cuts the chain of each session's current loop, compacts the part before the cut with each of `strategies` to each
+/// of `budgets` (shares of the tokens of the part), and counts the needed values in the result.
 ///
 /// # Errors
 /// If a session cannot be read or a strategy fails.

@@ -8,9 +8,9 @@ use serde_json::Value;
 use loopstore::compaction::Placed;
 use loopstore::model::{AgentMessage, Content};
 
-/// Returns the values that calls in `after` took from `before`, each once: every string of 3 to
-/// 120 characters and every number of three or more digits that is a leaf of their arguments,
-/// stands word for word in `before`, and did not stand in `after` before that call.
+/// Returns the values that calls in `after` took from `before`, each once. Such a value is a string of 3 to 120
+/// characters or a number of three or more digits that is a leaf of the arguments of a call, occurs verbatim in
+/// `before`, and does not occur in `after` before the call.
 ///
 /// ```
 /// use loopstore_eval::needed_values;
@@ -65,8 +65,8 @@ fn candidates(value: &Value, each: &mut dyn FnMut(String)) {
     }
 }
 
-/// Returns everything that messages say, in which values are searched: texts, thinking, and of
-/// tool calls the name, the arguments as they stand and each of their texts.
+/// Returns the text of messages, in which values are searched: texts, thinking, and for each tool call its name, its
+/// arguments as JSON and each text in them.
 ///
 /// ```
 /// use loopstore_eval::context_text;

@@ -27,7 +27,7 @@ const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#222}.h{font-weigh
 .g{stroke:#ddd}.a{stroke:#888}.b{fill:#fff}.s{fill:none;stroke-width:2.5}\
 @media(prefers-color-scheme:dark){text{fill:#ddd}.g{stroke:#333}.a{stroke:#888}.b{fill:#161616}}";
 
-/// Draws the report as an SVG document: budgets side by side, a line for each strategy.
+/// Returns the report as an SVG document, with the budgets on the horizontal axis and a line for each strategy.
 pub fn recall_svg(report: &RetentionReport) -> String {
     let mut svg = String::new();
     let _ = write!(

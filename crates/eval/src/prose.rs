@@ -17,7 +17,7 @@ use super::{
 /// The number of random choices of messages; the report has the mean.
 const DRAWS: usize = 5;
 
-/// A conversation, and what is asked about it afterwards.
+/// A conversation, and questions about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProseConversation {
     /// The messages, in order.
@@ -29,7 +29,7 @@ pub struct ProseConversation {
 /// A message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProseMessage {
-    /// The author. `assistant` is the agent; any other name is a user, and is named in the text.
+    /// The author. `assistant` is the agent. Any other name is a user, and is written into the text.
     pub author: String,
     /// The text.
     pub text: String,
@@ -47,7 +47,7 @@ pub struct ProseQuestion {
     pub answer: String,
 }
 
-/// The reason why a conversation cannot be measured.
+/// An error of a measurement of a conversation.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationError {
     /// The conversation is not valid.
@@ -64,13 +64,13 @@ pub enum ConversationError {
 /// The report of [`prose`]; serialises to the JSON that `eval prose --json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProseReport {
-    /// Conversations.
+    /// The number of conversations.
     pub conversations: usize,
-    /// Questions about them.
+    /// The number of questions.
     pub questions: usize,
-    /// Content words of the answers.
+    /// The number of content words in the answers.
     pub words: usize,
-    /// One for each strategy, for messages chosen at random and for those by tf-idf, at each budget.
+    /// The results at each budget: of each strategy, of messages chosen at random, and of messages chosen by tf-idf.
     pub results: Vec<RetentionResult>,
 }
 
@@ -78,7 +78,7 @@ impl ProseConversation {
     /// Reads a conversation from JSON.
     ///
     /// # Errors
-    /// If the JSON is broken, or there are no messages or no questions.
+    /// If the JSON is invalid, or there are no messages or no questions.
     pub fn from_json(json: &str) -> Result<Self, ConversationError> {
         let invalid = |why: &str| ConversationError::invalid(why);
         let read: Self = serde_json::from_str(json).map_err(ConversationError::invalid)?;
@@ -114,9 +114,9 @@ impl ProseMessage {
     }
 }
 
-/// Compacts each conversation with each of `strategies` to each of `budgets` (shares of its own tokens), and
-/// counts the content words of the answers in what is left; beside it the same for messages by tf-idf
-/// ([`EvalTfIdf`]) and for messages chosen at random ([`EvalRandom`], the mean of five draws).
+/// Compacts each conversation with each of `strategies` to each of `budgets` (shares of its tokens), and counts the
+/// content words of the answers in the result. The baselines are [`EvalTfIdf`] and [`EvalRandom`], the mean of five
+/// draws.
 ///
 /// # Errors
 /// If a conversation cannot be stored or a strategy fails.

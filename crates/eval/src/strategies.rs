@@ -11,7 +11,7 @@ use loopstore::tokens::{TokenCounter, estimate_tokens};
 
 use super::History;
 
-/// Compacts a whole history to a budget. It sees nothing of what came after.
+/// A strategy that compacts a whole history to a budget, without the messages after the history.
 ///
 /// ```
 /// use loopstore_eval::{EvalStrategy, retention};
@@ -59,8 +59,8 @@ pub trait EvalStrategy {
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError>;
 
-    /// Returns what stands for a whole chain, in at most `budget` tokens. A strategy that says where things
-    /// come from names the loops here.
+    /// Returns the messages that replace a whole chain, in at most `budget` tokens. A strategy that names the sources
+    /// of its text overrides this method to name the loops.
     ///
     /// # Errors
     /// As [`EvalStrategy::compact`].
@@ -74,12 +74,12 @@ pub trait EvalStrategy {
     }
 }
 
-/// The strategies that need nothing but their name, in the order in which they are compared; a new
-/// one is a line here.
+/// The strategies without options, in the order in which they are compared. A new strategy without options is added
+/// here.
 pub const STRATEGIES: [&(dyn EvalStrategy + Sync); 4] =
     [&EvalOneLiner, &EvalTiered, &EvalTruncate, &EvalDigest];
 
-/// Returns the strategy of that name among [`STRATEGIES`].
+/// Returns the strategy in [`STRATEGIES`] with this name.
 pub fn strategy(name: &str) -> Option<&'static dyn EvalStrategy> {
     let mut all = STRATEGIES
         .iter()
@@ -87,7 +87,7 @@ pub fn strategy(name: &str) -> Option<&'static dyn EvalStrategy> {
     all.find(|strategy| strategy.name() == name)
 }
 
-/// The original's line for each answer, from the first on until the budget is used up.
+/// A strategy that keeps one line for each answer, from the first on, until the budget is used up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EvalOneLiner;
 
@@ -119,7 +119,7 @@ impl EvalStrategy for EvalOneLiner {
     }
 }
 
-/// [`compact_messages`] with its defaults and the budget as window.
+/// A strategy that calls [`compact_messages`] with its defaults and the budget as window.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EvalTiered;
 
@@ -142,7 +142,7 @@ impl EvalStrategy for EvalTiered {
     }
 }
 
-/// The last messages that fit.
+/// A strategy that keeps the last messages that fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EvalTruncate;
 
@@ -161,7 +161,7 @@ impl EvalStrategy for EvalTruncate {
     }
 }
 
-/// The digest of the whole history.
+/// A strategy that writes a digest of the whole history.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EvalDigest;
 
@@ -195,17 +195,17 @@ impl EvalStrategy for EvalDigest {
     }
 }
 
-/// The summary of a model.
+/// A strategy that lets a model write a summary.
 ///
-/// As in a compaction the digest stands in where the model gives nothing of use;
-/// [`EvalSummarize::fallbacks`] says how often, or else its figures would pass for the model's.
+/// As in a compaction, a digest replaces an answer of the model that is not usable. [`EvalSummarize::fallbacks`]
+/// returns the number of such texts, whose figures are not the model's.
 pub struct EvalSummarize {
     strategy: SummarizeCompaction,
     fallbacks: AtomicUsize,
 }
 
 impl EvalSummarize {
-    /// Summaries by this strategy; of its options, the tokens of a summary follow the budget.
+    /// Returns summaries by `strategy`. The budget overrides its option for the tokens of a summary.
     pub fn new(strategy: SummarizeCompaction) -> Self {
         Self {
             strategy,
@@ -213,7 +213,7 @@ impl EvalSummarize {
         }
     }
 
-    /// Returns how many texts the digest made because the model gave none of use.
+    /// Returns the number of texts that the digest wrote because the model returned no usable text.
     pub fn fallbacks(&self) -> usize {
         self.fallbacks.load(Ordering::Relaxed)
     }

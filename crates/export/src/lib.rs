@@ -1,9 +1,9 @@
 //! Writes sessions of loopstore in the formats of other programs.
 //!
-//! [`export`] writes a session into anything that takes bytes, message by message where the form allows it. A new
-//! format is one file here, its name in [`ExportForm`] and its line in [`export`]. [`export_source`] writes a file
-//! that was kept by an import, byte for byte. [`write_native`] writes a conversation as a transcript of another
-//! coding agent, in the files from which that agent resumes it.
+//! [`export`] writes a session to a writer, message by message if the form allows it. A new format is one file here,
+//! its name in [`ExportForm`] and its line in [`export`]. [`export_source`] writes a file that was kept by an import,
+//! byte for byte. [`write_native`] writes a conversation as a transcript of another coding agent, in the files from
+//! which that agent resumes it.
 //!
 //! The crate changes nothing in a store. It makes no pages for people: `loopstore-report` does. The files that
 //! this crate writes, `loopstore-transcripts` reads.
@@ -96,14 +96,14 @@ impl From<SourceError> for ExportError {
     }
 }
 
-/// Writes a session from one snapshot, and returns the changes that were made to the messages of a request.
+/// Writes a session from one snapshot. Returns the changes that were made to the messages so that a provider accepts
+/// the request.
 ///
-/// With `leaf` the chain that ends there is written. Without one a request has the chain of the current
-/// loop, and the other forms have all loops. The interchange form has no chains and always has
-/// all loops.
+/// With `leaf`, the chain that ends in this loop is written. Without `leaf`, a request has the chain of the current
+/// loop, and the other forms have all loops. The interchange form always has all loops.
 ///
 /// # Errors
-/// If the session or the loop is not there, the store fails, or `out` does.
+/// If the session or the loop does not exist, the store fails, or `out` fails.
 ///
 /// # Examples
 /// ```

@@ -1,8 +1,8 @@
 //! Copies of a database that killed processes left half written.
 //!
-//! A copy is written under another name beside its place, in any folder, and holds all that the database held then.
-//! While one is written outside of the folder of its database, its path stands in `FILE-copies` beside that, so
-//! that whoever removes content finds it.
+//! A copy is written under another name beside its target, in any folder, and contains the whole database. While a
+//! copy is written outside of the folder of its database, `FILE-copies` beside the database contains its path, so
+//! that a removal of content finds the copy.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -18,15 +18,15 @@ use crate::{UnfinishedFile, unfinished_files};
 /// A copy that a killed process left half written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnfinishedCopy {
-    /// Its path.
+    /// The path of the copy.
     pub path: PathBuf,
-    /// Its size in bytes, with that of its log.
+    /// The size of the copy and its log, in bytes.
     pub bytes: u64,
     /// True if it was removed.
     pub removed: bool,
 }
 
-/// Returns the unfinished copies of a database that are known: in its folder, and those that are noted elsewhere.
+/// Returns the known unfinished copies of a database: those in its folder, and those with a note.
 pub fn unfinished_copies(database: &Path) -> Vec<UnfinishedCopy> {
     let copy = |file: UnfinishedFile| UnfinishedCopy {
         path: file.path.clone(),
@@ -36,7 +36,8 @@ pub fn unfinished_copies(database: &Path) -> Vec<UnfinishedCopy> {
     found(database).into_iter().map(copy).collect()
 }
 
-/// Removes the unfinished copies of a database that are known. What cannot be removed is returned as such.
+/// Removes the known unfinished copies of a database, and returns them. [`UnfinishedCopy::removed`] is false for a
+/// copy that cannot be removed.
 pub fn remove_unfinished_copies(database: &Path) -> Vec<UnfinishedCopy> {
     let copy = |file: UnfinishedFile| UnfinishedCopy {
         path: file.path.clone(),
@@ -67,7 +68,7 @@ pub struct CopyNote {
 }
 
 impl CopyNote {
-    /// Notes that a copy is going to be written. Returns `None` if the copy is found without a note, or if no note can
+    /// Writes a note before a copy is written. Returns `None` if the copy is found without a note, or if no note can
     /// be written.
     pub fn new(database: &Path, copy: &Path) -> Option<Self> {
         let folder = copy.parent().filter(|folder| *folder != Path::new(""));

@@ -1,12 +1,12 @@
 //! Files that are written whole or not at all.
 //!
-//! [`WholeFile`] writes a file without a name, or under another name beside its place, brings it to the disk and then
-//! gives it its name. A file of the final name is therefore always the old one or the new one.
-//! [`unfinished_files`] finds what a killed process left under such another name. [`copies`] does so for the copies of
-//! a database, which can be written to any folder.
+//! [`WholeFile`] writes an unnamed file, or a file under another name beside its target, syncs it to the disk and
+//! then renames it to the target. The target is therefore always the old file or the new file. [`unfinished_files`]
+//! finds the files that a killed process left under such a name. [`copies`] finds unfinished copies of a database,
+//! which can be written to any folder.
 //!
-//! The crate knows neither sessions nor SQLite. It is used for exports, reports, backups and resumed transcripts, and
-//! it is not for files that are appended to or changed in place.
+//! The crate depends on neither sessions nor SQLite. It is used for exports, reports, backups and resumed
+//! transcripts. It is not for files that are appended to or changed in place.
 
 #![warn(missing_docs)]
 #![cfg_attr(

@@ -75,11 +75,11 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// A file that a killed process left.
 #[derive(Debug)]
 pub struct UnfinishedFile {
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its size in bytes, with that of the files of SQLite beside it.
+    /// The size of the file and of SQLite's files beside it, in bytes.
     pub bytes: u64,
-    /// Held, so that nobody else takes it for theirs.
+    /// The locked file, so that no other process removes it.
     file: File,
 }
 
@@ -109,10 +109,10 @@ impl UnfinishedFile {
         })
     }
 
-    /// Removes it and the files of SQLite beside it.
+    /// Removes the file and SQLite's files beside it.
     ///
     /// # Errors
-    /// If the folder refuses.
+    /// If the file cannot be removed from its folder.
     pub fn remove(self) -> io::Result<()> {
         for end in BESIDE {
             match std::fs::remove_file(with_end(&self.path, end)) {
@@ -132,8 +132,8 @@ fn with_end(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Returns the files that killed processes of this user left in a folder, in the order of their names. A folder that
-/// cannot be read has none.
+/// Returns the files that killed processes of this user left in a folder, in the order of their names. Returns none
+/// if the folder cannot be read.
 ///
 /// # Examples
 /// ```

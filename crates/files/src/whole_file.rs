@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::unfinished::{create_locked, name_beside, unfinished_files};
 
-/// A file in the making; dropped before [`WholeFile::finish`], it leaves nothing behind.
+/// A file that is being written. If it is dropped before [`WholeFile::finish`], no file remains.
 ///
 /// ```
 /// use loopstore_files::WholeFile;
@@ -30,7 +30,7 @@ pub struct WholeFile {
     file: File,
     target: PathBuf,
     written: Written,
-    /// True if nothing may have its name.
+    /// True if the target must not exist.
     is_new: bool,
 }
 
@@ -46,8 +46,7 @@ enum Written {
 }
 
 impl WholeFile {
-    /// Begins a file at `path`, with mode 0600. A link is followed; a pipe or device is written to
-    /// as it is.
+    /// Begins a file at `path`, with mode 0600. A link is followed; a pipe or device is written to directly.
     ///
     /// # Errors
     /// If its folder cannot be written to, or `path` is a folder.
@@ -55,7 +54,7 @@ impl WholeFile {
         Self::begin(path, None)
     }
 
-    /// Begins a file as [`WholeFile::create`], which another program writes by its name
+    /// Begins a file as [`WholeFile::create`] does, for another program that writes it at the path
     /// [`beside`](WholeFile::beside).
     ///
     /// # Errors
@@ -85,10 +84,10 @@ impl WholeFile {
         Self::in_folder_of(target, false, announce)
     }
 
-    /// Begins a file at `path`, with mode 0600, where nothing may be: no file, and no link either.
+    /// Begins a file at `path`, with mode 0600. Neither a file nor a link may exist there.
     ///
     /// # Errors
-    /// If something has that name, or its folder cannot be written to.
+    /// If `path` exists, or its folder cannot be written to.
     ///
     /// ```
     /// use loopstore_files::WholeFile;
@@ -136,7 +135,8 @@ impl WholeFile {
         })
     }
 
-    /// Returns the path where it is written until it is finished; `None` if that has no name, or is its place.
+    /// Returns the path at which the file is written until it is finished; `None` if the file has no name yet, or is
+    /// written directly at its target.
     pub fn beside(&self) -> Option<&Path> {
         match &self.written {
             Written::Beside(path) => Some(path),
@@ -144,12 +144,12 @@ impl WholeFile {
         }
     }
 
-    /// Waits for the disk and gives the file its name.
+    /// Syncs the file to the disk and renames it to its target.
     ///
     /// # Errors
-    /// If the disk or the rename fails, or a file that was to be new has a name that another got meanwhile;
-    /// then nothing is left behind. If only the folder cannot be
-    /// brought to the disk, the file is there, and it is not sure that its name outlasts a power loss.
+    /// If the sync or the rename fails, or the target of [`WholeFile::create_new`] was created meanwhile. No file
+    /// remains then. If only the sync of the folder fails, the file exists at its target, but its name may be lost
+    /// after a power loss.
     pub fn finish(mut self) -> io::Result<()> {
         if self.written == Written::InPlace {
             return self.file.flush();

@@ -5,7 +5,7 @@ use std::fs::File;
 /// True if this system has open file description locks.
 pub const HAS_LOCKS: bool = false;
 
-/// Returns `false`: nothing is locked.
+/// Returns `false`, since nothing is locked.
 pub fn lock_byte(_: &File, _: i64) -> bool {
     false
 }
@@ -13,7 +13,7 @@ pub fn lock_byte(_: &File, _: i64) -> bool {
 /// Does nothing.
 pub fn unlock_byte(_: &File, _: i64) {}
 
-/// Returns `false`: nothing is known.
+/// Returns `false`, since nothing is known.
 pub fn is_byte_free(_: &File, _: i64) -> bool {
     false
 }

@@ -50,9 +50,9 @@ pub use files::{OwnFile, SharedFile};
 
 /// Makes SQLite's locks belong to the open file; only the first call has an effect.
 ///
-/// Returns `true` if they do. They do not where the system has no open file description locks (any other
-/// system than Linux, or a kernel before 3.15): there, no other copy of SQLite may open the same database in
-/// this process. Connections that were opened before the first call keep POSIX locks.
+/// Returns `true` if the locks belong to the open file. Returns `false` if the system has no open file description
+/// locks (any system other than Linux, or a kernel before 3.15): no other copy of SQLite may open the same database
+/// in this process then. Connections that were opened before the first call keep POSIX locks.
 ///
 /// # Examples
 /// ```

@@ -68,26 +68,26 @@ pub(super) fn prepare(
     Ok(())
 }
 
-/// The result of checking the setup of a cluster.
+/// The report of a check of a cluster's setup.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ClusterReport {
     /// True if every check passed.
     pub ok: bool,
-    /// Hosts and name of the database, without user and password.
+    /// The hosts and the name of the database, without user and password.
     pub database: String,
     /// The checks, in order.
     pub checks: Vec<ClusterCheck>,
 }
 
-/// One thing that was looked at.
+/// A check of the setup.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ClusterCheck {
-    /// What it is: `citus`, `coordinator`, `workers`, `transactions`, `durability`, `tables`, `placement` or
-    /// `tenants`.
+    /// The name of the check: `citus`, `coordinator`, `workers`, `transactions`, `durability`, `tables`, `placement`
+    /// or `tenants`.
     pub name: &'static str,
     /// True if the check passed.
     pub ok: bool,
-    /// The finding, and if the check failed the remedy.
+    /// The finding, with the remedy if the check failed.
     pub detail: String,
 }
 
@@ -101,11 +101,11 @@ impl Checks {
     }
 }
 
-/// Looks whether the database at `address` is one of a Citus cluster that is set up as a store needs it.
-/// Changes nothing.
+/// Checks if the database at `address` belongs to a Citus cluster with the setup that a store requires. Changes
+/// nothing.
 ///
 /// # Errors
-/// If the server cannot be reached or refuses a question.
+/// If the server cannot be reached or rejects a query.
 pub fn check_cluster(address: &str) -> Result<ClusterReport, OpenError> {
     let address = Address::parse(address, false)?;
     let mut link = connect(&address, &PostgresOptions::default())?;

@@ -11,17 +11,16 @@ use super::schema::migrations;
 /// The kind of server that the tables are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// One PostgreSQL server, each table partitioned by the hash of its session into so many parts; 1:
-    /// not partitioned.
+    /// One PostgreSQL server. Each table is partitioned by the hash of its session.
     Plain {
-        /// The number of parts.
+        /// The number of partitions of each table; 1 for plain tables.
         partitions: u32,
     },
-    /// Citus: each table distributed by its session, all in one place for a session.
+    /// A Citus cluster. Each table is distributed by its session, and all rows of a session are on one node.
     Citus,
 }
 
-/// The tables that are partitioned or distributed by their session, those that others refer to first.
+/// The tables that are partitioned or distributed by their session. A table comes before the tables that refer to it.
 pub const BY_SESSION: [&str; 29] = [
     "sessions",
     "audit",
@@ -61,7 +60,7 @@ const BY_SOURCE: [(&str, &str); 3] = [
     ("source_parts", "source"),
 ];
 
-/// Returns the script that makes the tables.
+/// Returns the SQL script that creates the tables.
 ///
 /// ```
 /// use loopstore_postgres::{Engine, schema};
@@ -102,8 +101,8 @@ const UPDATED: &str = "sessions, loops, turns, runs, session_flags, leases, star
 const EMPTIED: &str = "messages, turns, blob_refs, redactions, notes, source_parts, source_pieces, \
     message_words, indexed_loops, index_state";
 
-/// Returns what lets a role append and compact, and change nothing: it may not write over a message,
-/// block or run, and not open the receipt without which nothing may be removed.
+/// Returns the SQL script that grants a role the rights to append and to compact. The role can neither overwrite
+/// messages, blocks and runs nor open a receipt, without which no content can be removed.
 ///
 /// ```
 /// let script = loopstore_postgres::grants("recorder");
@@ -126,12 +125,12 @@ GRANT DELETE ON {EMPTIED} TO {role};
 const LONGEST_TENANT: usize = 200;
 const LONGEST_TENANT_OF_CITUS: usize = 42;
 
-/// Returns what makes a role the tenant `name`, for whoever owns the tables: the rights of [`grants`],
-/// on the rows of that tenant alone. Several roles may be one tenant. On a cluster it also takes the right to make
-/// roles.
+/// Returns the SQL script that makes a role a role of the tenant `name`: it has the rights of [`grants`] on the rows
+/// of this tenant alone. A tenant may have several roles. The owner of the tables runs the script; on a cluster the
+/// owner also needs the right to create roles.
 ///
 /// # Errors
-/// If the name is empty, longer than 200 bytes (42 on a cluster) or holds U+0000.
+/// If the name is empty, longer than 200 bytes (42 on a cluster) or contains U+0000.
 ///
 /// # Examples
 /// ```

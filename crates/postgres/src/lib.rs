@@ -1,11 +1,10 @@
 //! loopstore on a PostgreSQL server: the second backend of the session store, for a fleet of processes.
 //!
-//! [`connect`] opens a database at an address and returns a [`Store`] with everything that a file offers;
-//! [`PostgresStore::open_with`] takes [`PostgresOptions`]. [`schema`] prints the tables, also partitioned or
-//! for a Citus cluster, and [`tenant`] and [`grants`] the rights on them. The crate holds the statements and
-//! the connections. The rules on rows are those of the crate `loopstore`, which calls it through its contract
-//! [`SessionStore`] and [`Database`]; files and the choice between a file and an address
-//! are not its concern.
+//! [`connect`] opens a database at an address and returns a [`Store`] with all functions of a file.
+//! [`PostgresStore::open_with`] accepts [`PostgresOptions`]. [`schema`] returns the script of the tables, also
+//! partitioned or for a Citus cluster; [`tenant`] and [`grants`] return scripts of rights. The crate contains the
+//! statements and the connections. The crate `loopstore` defines the rules on rows, and calls this crate through the
+//! traits [`SessionStore`] and [`Database`].
 //!
 //! The tables are made to be partitioned or distributed by session: see `migrations` and `keys.rs`. The
 //! isolation and the locks of a transaction are described in `transaction.rs`.
@@ -99,7 +98,7 @@ pub fn connect(url: &str) -> Result<Store, OpenError> {
 
 /// A store in one PostgreSQL database.
 ///
-/// Its calls wait for the server; async code goes through `AsyncStore`.
+/// Calls block until the server answers; async code uses `AsyncStore`.
 ///
 /// ```no_run
 /// use loopstore::*;
@@ -130,12 +129,12 @@ struct OpenTransaction<'a> {
 }
 
 impl PostgresStore {
-    /// Opens the database at `address` (`postgres://USER:PASSWORD@HOST:5432/NAME`, or several hosts
-    /// with commas between) with default options; makes the tables where there are none.
+    /// Opens the database at `address` (`postgres://USER:PASSWORD@HOST:5432/NAME`, or several hosts separated by
+    /// commas) with default options. The tables are created if the database has none.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses, is too old, has no such database, or that was
-    /// written by a newer version. No error holds the password.
+    /// If the server cannot be reached, rejects the connection, is too old or has no such database, or if the
+    /// database was written by a newer version of loopstore. No error contains the password.
     pub fn open(address: &str) -> Result<Self, OpenError> {
         Self::open_with(address, PostgresOptions::default())
     }
@@ -165,7 +164,7 @@ impl PostgresStore {
         })
     }
 
-    /// Returns hosts and name of the database, without user and password.
+    /// Returns the hosts and the name of the database, without user and password.
     pub fn place(&self) -> &str {
         &self.place
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use loopstore_core::store::counter_choice::OtherCounter;
 use loopstore_model::tokens::{HeuristicTokenCounter, TokenCounter};
 
-/// Options of a PostgreSQL database.
+/// The options of a PostgreSQL database.
 ///
 /// ```no_run
 /// use loopstore_postgres::{PostgresOptions, PostgresStore};
@@ -62,8 +62,8 @@ impl std::fmt::Debug for PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// The default options: read and write, 16 connections, ten seconds of patience, a
-    /// minute for a statement.
+    /// Returns the default options: read and write, 16 connections, a patience of 10 seconds, a statement limit of
+    /// one minute.
     pub fn new() -> Self {
         Self::default()
     }
@@ -75,22 +75,22 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets whether the tables are made where there are none (the default). The database itself is
-    /// never created.
+    /// Sets whether the tables are created if the database has none (true by default). The database itself is never
+    /// created.
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Sets how many connections there are at most: so many transactions run side by side.
+    /// Sets the maximum number of connections, which is also the maximum number of concurrent transactions.
     #[must_use]
     pub fn connections(mut self, most: usize) -> Self {
         self.connections = most;
         self
     }
 
-    /// Sets how long a transaction waits for a free connection, and how long for another writer of
+    /// Sets the time that a transaction waits for a free connection, and the time that it waits for another writer of
     /// its session.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
@@ -103,13 +103,13 @@ impl PostgresOptions {
         self.patience.as_millis().clamp(1, i32::MAX as u128)
     }
 
-    /// Sets how long a statement may take until its connection is given up with
-    /// [`StoreError::StatementTimeout`](loopstore::StoreError::StatementTimeout), by the clock of this machine: a minute if
-    /// nothing is set, `None`: for ever. That the server stops a statement itself, as `statement_timeout`
-    /// has it, is not enough where it hangs as a whole, and the network does not tell either: see
-    /// `link.rs`. What goes through much of the database (`verify`, removals, a recount, a new index) has
-    /// ten times as long; migrations and `VACUUM` take their time, and
-    /// [`PostgresStore::query_within`](super::PostgresStore::query_within) has a limit of its own.
+    /// Sets the maximum duration of a statement, by the clock of this machine; `None` for no limit. The default is
+    /// one minute. After it the connection is closed, and the call fails with
+    /// [`StoreError::StatementTimeout`](loopstore::StoreError::StatementTimeout). The server's own
+    /// `statement_timeout` is not enough: it has no effect if the server hangs, which the network does not report
+    /// either (`connection.rs`). Statements that read much of the database (`verify`, removals, a recount, a new
+    /// index) have ten times this limit. Migrations and `VACUUM` have no limit, and
+    /// [`PostgresStore::query_within`](super::PostgresStore::query_within) has its own.
     #[must_use]
     pub fn statement_limit(mut self, limit: Option<Duration>) -> Self {
         self.limit = limit;
@@ -123,8 +123,8 @@ impl PostgresOptions {
         self
     }
 
-    /// Uses the counter that the database was written with, if this program knows it: the one set
-    /// with [`PostgresOptions::counter`] is then only for a new database.
+    /// Uses the counter that the database was written with, if this program knows the counter. The counter that is
+    /// set with [`PostgresOptions::counter`] is then used only for a new database.
     #[must_use]
     pub fn stored_counter(mut self) -> Self {
         self.other_counter = OtherCounter::Use;

@@ -19,11 +19,11 @@ use super::{BEGIN_READ, PostgresStore, again};
 const PAGE: usize = 1_000;
 
 impl PostgresStore {
-    /// Runs one query that can only read, within limits, and returns its rows. Values of types that
-    /// JSON has not stand as text, bytes as hexadecimal text.
+    /// Runs one read-only query within limits, and returns its rows. Values of types without a counterpart in JSON
+    /// are returned as text, bytes as hexadecimal text.
     ///
     /// # Errors
-    /// If the query is no single reading statement, takes too long, or the server refuses it.
+    /// If the query is not a single read-only statement, takes too long, or is rejected by the server.
     pub fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows> {
         // The server stops the query; a server that does not even do that is given up.
         let patience = limits.time.map(|time| time + self.options.patience);
@@ -48,7 +48,7 @@ impl PostgresStore {
         })
     }
 
-    /// Returns figures of the database; its size is that of all that is in it.
+    /// Returns statistics of the database. Its size includes everything in the database.
     ///
     /// # Errors
     /// If the database cannot be read.

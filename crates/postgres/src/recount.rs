@@ -17,12 +17,11 @@ use super::transaction::PostgresTransaction;
 /// Takes the lock; `loopstore_counts_with` takes a share of it.
 const ALONE: &str = "SELECT pg_advisory_xact_lock(loopstore_count_lock())";
 
-/// Counts the tokens of the database at `address` anew with the counter of `options`.
+/// Counts the tokens of the database at `address` again, with the counter of `options`.
 ///
-/// Other stores may have it open: what they write meanwhile is refused, and from then on too until they
-/// open it again. `progress` is called after each transaction. A process that is killed loses the last
-/// one only: the next recount with the same counter goes on there. Where tenants are kept apart it takes
-/// a role that sees them all.
+/// Other programs may have the database open: their writes fail until they open the database again. `progress` is
+/// called after each transaction. If the process is killed, only the last transaction is lost, and the next recount
+/// with the same counter continues there. A database with tenants requires a role that sees all tenants.
 ///
 /// # Errors
 /// If the database cannot be opened, read or written.

@@ -29,7 +29,7 @@ pub(super) struct Address {
     pub(super) has_options: bool,
 }
 
-/// Returns true if a text is the address of a PostgreSQL database.
+/// True if a text is the address of a PostgreSQL database.
 ///
 /// ```
 /// use loopstore_postgres::is_address;

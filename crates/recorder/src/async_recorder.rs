@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use crate::{AgentEvent, RecordResult, Recorded, RecorderOptions, SessionRecorder};
 
-/// A [`SessionRecorder`] for async code; clones record through the same one.
+/// A [`SessionRecorder`] for async code. Clones share one recorder.
 ///
 /// Calls take effect in the order in which they were first polled, including calls whose future was
 /// dropped while they ran. A call that was dropped while it waited has no effect. When the last
@@ -52,7 +52,7 @@ impl Drop for ReleasedOnPool {
 }
 
 impl AsyncRecorder {
-    /// Returns a recorder that writes to this store and drives no loop yet.
+    /// Returns a recorder that writes to this store and does not drive any loop.
     pub fn new(store: &AsyncStore, options: RecorderOptions) -> Self {
         let recorder = SessionRecorder::shared(store.shared(), options);
         Self {

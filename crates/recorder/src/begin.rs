@@ -119,13 +119,13 @@ impl SessionRecorder<'_> {
         })
     }
 
-    /// Resumes a loop that its driver left running, or that was aborted: takes its lease and
-    /// sets it running. A turn that had not ended is resumed too, with its messages so far; a `turnStart` with
-    /// its index or a larger one is accepted as well.
+    /// Resumes a loop that was aborted, or whose driver stopped without ending it: takes the lease of the loop and
+    /// marks the loop as running. An open turn is resumed too, with its messages so far; a `turnStart` with the index
+    /// of this turn or a larger index is also accepted.
     ///
     /// # Errors
-    /// [`StoreError::LeaseHeld`] if it has a driver; [`RecordError::Ended`] if it has
-    /// ended; or if it is not there.
+    /// [`StoreError::LeaseHeld`] if another recorder drives the loop; [`RecordError::Ended`] if the loop has ended;
+    /// or if the loop does not exist.
     pub fn resume(&mut self, session: &SessionId, loop_id: &LoopId) -> RecordResult<ResumedLoop> {
         if self.active.contains_key(loop_id) {
             return Err(RecordError::AlreadyBegun(loop_id.to_string()));

@@ -10,26 +10,26 @@ use crate::active_loop::{ActiveLoop, answered, short};
 use crate::error::{RecordError, RecordResult};
 use crate::event::ToolExecutionStart;
 
-/// A tool call that has started and has no result: whether the tool did its work is not known.
+/// A tool call that has started and has no result. It is not known if the tool did its work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StartedCall {
     /// The session.
     pub session_id: SessionId,
-    /// The loop that made it.
+    /// The loop of the call.
     pub loop_id: LoopId,
-    /// Names the call.
+    /// The id of the call.
     pub tool_call_id: String,
     /// The tool.
     pub tool_name: String,
     /// The arguments of the call.
     pub arguments: Json,
-    /// The idempotency key, given to the tool each time: the same for the same call.
+    /// The idempotency key, which is the same for each attempt of the call.
     pub idempotency_key: String,
     /// The source's index of the turn.
     pub turn_index: Option<i64>,
-    /// When it was first started, as ISO-8601 text.
+    /// The time of the first attempt, as ISO-8601 text.
     pub started_at: String,
-    /// The number of times that it was started.
+    /// The number of attempts.
     pub attempts: u32,
 }
 
@@ -148,11 +148,11 @@ pub(crate) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<V
     rows.into_iter().map(open_call).collect()
 }
 
-/// Marks a started call as settled by a person, so that it is not listed any more.
-/// Returns false if there was no such call.
+/// Marks a started call as settled by a person, so that [`recover`](crate::recover()) no longer lists it. Returns
+/// false if no started call has this key.
 ///
 /// # Errors
-/// If the store refuses.
+/// If the store fails.
 ///
 /// # Examples
 /// ```

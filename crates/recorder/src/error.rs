@@ -1,4 +1,4 @@
-//! The errors of a recorder: events that cannot be at their place, and errors of the store.
+//! The errors of a recorder: events that are invalid in the state of their loop, and errors of the store.
 
 use loopstore::extend::StoreError;
 
@@ -6,13 +6,13 @@ use loopstore::extend::StoreError;
 /// after [`StoreError::Unconfirmed`] the loop must be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// An error of the store; [`StoreError::LeaseLost`] and [`StoreError::LeaseHeld`] among others.
+    /// An error of the store, such as [`StoreError::LeaseLost`] or [`StoreError::LeaseHeld`].
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The text is not an event.
     #[error("not an event: {0}")]
     NotAnEvent(#[from] serde_json::Error),
-    /// The recorder does not drive this loop: it never began here, or has ended.
+    /// The recorder does not drive this loop: the loop was not begun with this recorder, or has ended.
     #[error("`{event}` for loop `{loop_id}`, which has not begun or has ended")]
     NotBegun {
         /// The event.
@@ -49,7 +49,7 @@ pub enum RecordError {
         /// The open turn.
         open: i64,
     },
-    /// The index of a turn does not rise, or is none.
+    /// The index of a turn is out of range, or is not larger than the index before it.
     #[error(
         "loop `{loop_id}` cannot have a turn {given} now; its last one is {}",
         shown(last)

@@ -16,9 +16,9 @@ json_object! {
         list model: String = "model",
         /// The provider.
         list provider: String = "provider",
-        /// Names the configuration.
+        /// The id of the configuration.
         maybe config_id: String = "config_id",
-        /// A name for people.
+        /// The display name.
         maybe name: String = "name",
         /// The protocol.
         maybe api: String = "api",
@@ -26,9 +26,9 @@ json_object! {
         maybe base_url: String = "base_url",
         /// True if the model reasons.
         maybe reasoning: Json = "reasoning",
-        /// Tokens that a context may have.
+        /// The maximum number of tokens of a context.
         maybe context_window: Int = "context_window",
-        /// Tokens that an answer may have.
+        /// The maximum number of tokens of an answer.
         maybe max_tokens: Int = "max_tokens",
         /// The thinking level.
         maybe thinking_level: Json = "thinking_level",
@@ -38,7 +38,7 @@ json_object! {
 }
 
 json_object! {
-    /// A loop begins. Its session is created if it is not there.
+    /// A loop begins. The session is created if it does not exist.
     pub struct AgentStart {
         /// The agent.
         maybe agent_id: String = "agent_id",
@@ -51,7 +51,7 @@ json_object! {
         null parent_loop_id: LoopId = "parent_loop_id",
         /// The last turn of the parent that belongs to this loop's chain; all of its turns if `None`.
         maybe parent_turn: Int = "parent_turn",
-        /// The session of the parent, if it is another one.
+        /// The session of the parent, if it differs from the session of the loop.
         maybe parent_session_id: SessionId = "parent_session_id",
         /// The call that started a sub-agent.
         maybe tool_call_id: String = "tool_call_id",
@@ -73,13 +73,13 @@ json_object! {
     pub struct AgentEnd {
         /// The loop.
         must loop_id: LoopId = "loop_id",
-        /// Its messages; used only if no event had them before.
+        /// The messages of the loop; used only if no earlier event had them.
         list messages: Vec<AgentMessage> = "messages",
         /// Tokens of the whole loop.
         maybe usage: Usage = "usage",
         /// The time of the event.
         maybe timestamp: Time = "timestamp",
-        /// The reason why its input was rejected, if it was.
+        /// The reason that the input was rejected, if it was.
         maybe rejection: Json = "rejection",
         /// True if the agent was stopped.
         maybe aborted: bool = "aborted",
@@ -91,7 +91,7 @@ json_object! {
     pub struct TurnStart {
         /// The loop.
         must loop_id: LoopId = "loop_id",
-        /// Counts the turns of the loop; must rise.
+        /// The index of the turn in the loop; larger than the index of the turn before.
         must turn_index: Int = "turn_index",
         /// The time of the event.
         maybe timestamp: Time = "timestamp",
@@ -109,13 +109,14 @@ json_object! {
         maybe turn_index: Int = "turn_index",
         /// The time of the event.
         maybe timestamp: Time = "timestamp",
-        /// The payload: a second copy of the context. Stored only with [`RecorderOptions::request_payloads`](crate::RecorderOptions).
+        /// The payload, which is another copy of the context. Stored only with
+        /// [`RecorderOptions::request_payloads`](crate::RecorderOptions).
         maybe request_payload: Json = "request_payload",
     }
 }
 
 json_object! {
-    /// A turn ends: the answer is there, and the results of its calls.
+    /// The end of a turn: the answer and the results of its calls are complete.
     pub struct TurnEnd {
         /// The loop.
         must loop_id: LoopId = "loop_id",
@@ -207,7 +208,7 @@ json_object! {
         maybe result: Json = "result",
         /// True if the call failed.
         list is_error: bool = "is_error",
-        /// The loop of the sub-agent that it started.
+        /// The loop of the sub-agent that the tool started.
         maybe child_loop_id: LoopId = "child_loop_id",
         /// The session of that loop.
         maybe child_session_id: SessionId = "child_session_id",
@@ -245,8 +246,8 @@ json_object! {
         must session_id: SessionId = "session_id",
         /// The loops.
         must loop_ids: Vec<LoopId> = "loop_ids",
-        /// The parent of all. If the field is present (`null`: no parent) the loops are stored
-        /// as pending; else each is stored when it begins.
+        /// The common parent of the loops. If the field is present (`null`: no parent), the loops are stored as
+        /// pending; otherwise each loop is stored when it begins.
         null parent_loop_id: LoopId = "parent_loop_id",
         /// The time of the event.
         maybe timestamp: Time = "timestamp",
@@ -260,9 +261,9 @@ json_object! {
         must session_id: SessionId = "session_id",
         /// The loop that was selected.
         must selected_loop_id: LoopId = "selected_loop_id",
-        /// Its index among the loops.
+        /// The index of the selected loop in the list.
         maybe selected_config_index: Int = "selected_config_index",
-        /// Tokens that judging them took.
+        /// The usage of the evaluation of the loops.
         maybe evaluation_usage: Usage = "evaluation_usage",
         /// The time of the event.
         maybe timestamp: Time = "timestamp",
@@ -270,7 +271,7 @@ json_object! {
 }
 
 json_object! {
-    /// An event of a loop that is only stored: a compaction, a pruning, a revert.
+    /// An event of a loop that is stored without further effect: a compaction, a pruning, a revert.
     pub struct LoopNotice {
         /// The loop.
         must loop_id: LoopId = "loop_id",
@@ -364,7 +365,7 @@ impl AgentEvent {
     /// Reads one event.
     ///
     /// # Errors
-    /// If `text` is no JSON object with a `type`, or one of a known type lacks what it must have.
+    /// If `text` is not a JSON object with a `type`, or a required field of a known type is missing.
     pub fn parse(text: &str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
     }
@@ -404,13 +405,13 @@ impl<'de> Deserialize<'de> for AgentEvent {
 }
 
 json_object! {
-    /// An object of which no field is known.
+    /// An object without known fields.
     pub struct Fields {}
 }
 
 // Constructors without the optional fields.
 impl AgentStart {
-    /// Returns the start of a loop of a session, now; it continues the session's current loop.
+    /// Returns the start of a loop, with the current time. The loop continues the session's current loop.
     pub fn new(session_id: SessionId, loop_id: LoopId) -> Self {
         Self {
             agent_id: None,
@@ -429,7 +430,7 @@ impl AgentStart {
         }
     }
 
-    /// Begins the loop without a parent: its context begins empty.
+    /// Makes the loop begin without a parent, with an empty context.
     #[must_use]
     pub fn fresh_start(mut self) -> Self {
         self.parent_loop_id = None;
@@ -439,7 +440,7 @@ impl AgentStart {
 }
 
 impl AgentEnd {
-    /// Returns the end of a loop, now.
+    /// Returns the end of a loop, with the current time.
     pub fn new(loop_id: LoopId) -> Self {
         Self {
             loop_id,
@@ -454,7 +455,7 @@ impl AgentEnd {
 }
 
 impl TurnStart {
-    /// Returns the start of a turn, now.
+    /// Returns the start of a turn, with the current time.
     pub fn new(loop_id: LoopId, turn_index: u32) -> Self {
         Self {
             loop_id,
@@ -467,7 +468,7 @@ impl TurnStart {
 }
 
 impl TurnEnd {
-    /// Returns the end of a turn, now.
+    /// Returns the end of a turn, with the current time.
     pub fn new(loop_id: LoopId) -> Self {
         Self {
             loop_id,

@@ -1,13 +1,13 @@
 //! Recording an agent while it works.
 //!
-//! A [`SessionRecorder`] takes [`AgentEvent`]s and writes them as they come: a message is durable when its `messageEnd`
+//! A [`SessionRecorder`] receives [`AgentEvent`]s and writes them at once: a message is durable when its `messageEnd`
 //! is recorded, a tool call before its tool runs. The recorder drives each of its loops under a lease, so that no
-//! second process writes to a loop. A process that resumes a loop sees its last turn as far as the turn had come;
-//! [`recover`] finds what a crash left behind. With the feature `tokio`, [`AsyncRecorder`] does the same from async
-//! code.
+//! second process writes to the loop. A process that resumes a loop continues its last turn, with the messages that
+//! were recorded. [`recover`] lists the loops and calls that a crash left open. With the feature `tokio`,
+//! [`AsyncRecorder`] records from async code.
 //!
 //! The events of a loop: `agentStart`, then turns (`turnStart`, messages, tool calls, `turnEnd`), then `agentEnd`. An
-//! event that cannot be at its place is a [`RecordError`], and changes nothing.
+//! event that is invalid in the state of its loop fails with a [`RecordError`] and changes nothing.
 //!
 //! The crate is for agents that emit events. An agent that appends messages itself needs only
 //! [`SessionHandle`](loopstore::SessionHandle); transcripts that an agent has already written are imported. The
@@ -55,19 +55,19 @@ pub use loopstore::extend::calls::idempotency_key;
 pub use recover::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, recover};
 pub use usage::{Price, Spent, UsageTree, usage_below, usage_tree};
 
-/// The reason for which a session was created.
+/// The reason that a session was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Formation {
-    /// Its first loop began.
+    /// The first loop of the session began.
     #[default]
     FirstLoop,
     /// The caller requested it.
     Explicit,
-    /// The session before had been quiet for too long.
+    /// The previous session was inactive for longer than the threshold.
     InactivityTimeout {
         /// The threshold in seconds.
         threshold_secs: u64,
-        /// The session before.
+        /// The previous session.
         previous_session_id: SessionId,
     },
 }
@@ -78,15 +78,15 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// The options of a recorder.
 #[derive(Clone)]
 pub struct RecorderOptions {
-    /// The owner of the leases, shown to others that want the same loop. By default unique to the recorder.
+    /// The owner of the leases, which other programs see. By default a name that is unique to the recorder.
     pub owner: String,
-    /// The duration of a lease after a heartbeat; a write renews it once half of that has passed. By
-    /// default 15 minutes: half of it is longer than a model call or a tool should take. Where the
-    /// store can tell that a holder is gone, nobody waits for the end of it.
+    /// The duration of a lease. A heartbeat renews the lease, and so does a write after half of the duration. The
+    /// default is 15 minutes: half of it is longer than a model call or a tool should take. If the store detects that
+    /// the holder is gone, the lease ends at once.
     pub ttl: Duration,
-    /// True to store pieces of messages and of tool results, too.
+    /// True to store pieces of messages and of tool results too.
     pub streaming: bool,
-    /// True to store requests with their payload, a copy of the context each.
+    /// True to store requests with their payload. Each payload is a copy of the context.
     pub request_payloads: bool,
     /// True to replace secrets by markers before anything is stored, as `import --redact` does.
     pub redact: bool,
@@ -119,17 +119,17 @@ impl Default for RecorderOptions {
 pub enum Recorded {
     /// The event is buffered for the next write, or has nothing to store.
     Buffered,
-    /// The event is durable: a loop began, or several were announced or one was selected.
+    /// The event is durable: a loop began, parallel loops were announced, or one of them was selected.
     Begun,
     /// The message is durable.
     Message(Appended),
-    /// The turn is durable; its end brought these messages, if any.
+    /// The turn is durable, with the messages that only its end contained.
     Turn(Appended),
-    /// The call is durable; its tool may run.
+    /// The call is durable, and its tool may run.
     Call {
         /// The key to pass to the tool.
         idempotency_key: String,
-        /// 1, or more if the call was started before and its result is not known.
+        /// The number of attempts: more than 1 if the call was started before and its result is not known.
         attempts: u32,
     },
     /// The loop has ended, and its lease is released.
@@ -139,24 +139,25 @@ pub enum Recorded {
 /// The state of a resumed loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResumedLoop {
-    /// Turn groups that are stored.
+    /// The number of stored turns.
     pub turns: u32,
-    /// The index of the last one; that of the next turn must be larger.
+    /// The index of the last turn; the index of the next turn must be larger.
     pub last_turn_index: Option<i64>,
-    /// The last turn, if it had not ended; it continues.
+    /// The last turn, if it has not ended: the next events continue it.
     pub open_turn: Option<OpenTurnState>,
     /// Calls of the loop that had started and have no result.
     pub calls: Vec<StartedCall>,
-    /// The previous owner of the lease if it did not release the lease: it had expired, or its process was gone.
+    /// The previous owner of the lease, if the owner did not release it: the lease had expired, or the process was
+    /// gone.
     pub taken_over_from: Option<String>,
 }
 
-/// A turn that had not ended, with its messages so far.
+/// A turn that has not ended, with its messages so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenTurnState {
-    /// Its index.
+    /// The index of the turn.
     pub turn_index: i64,
-    /// Its messages.
+    /// The messages of the turn.
     pub messages: Vec<AgentMessage>,
 }
 
@@ -175,8 +176,8 @@ impl OpenTurnState {
 
 /// Writes the events of an agent into a store.
 ///
-/// It may drive any number of loops at once; their events may come mixed. A loop is driven by one
-/// recorder at a time. A recorder that is dropped releases its loops, for another one to resume.
+/// A recorder drives any number of loops at once, whose events may be interleaved. Each loop is driven by one
+/// recorder at a time. A dropped recorder releases its loops, so that another recorder can resume them.
 ///
 /// # Examples
 /// ```
@@ -229,15 +230,15 @@ impl<'a> Deref for RecorderStore<'a> {
 }
 
 impl SessionRecorder<'static> {
-    /// Returns a recorder that drives no loop yet and owns its store: for another thread, or a
-    /// struct that holds both.
+    /// Returns a recorder that owns its store and does not drive any loop: for another thread, or a struct that
+    /// contains both.
     pub fn shared(store: Arc<dyn SessionStore>, options: RecorderOptions) -> Self {
         Self::on(RecorderStore::Shared(store), options)
     }
 }
 
 impl<'a> SessionRecorder<'a> {
-    /// Returns a recorder that drives no loop yet.
+    /// Returns a recorder that does not drive any loop.
     pub fn new(store: &'a dyn SessionStore, options: RecorderOptions) -> Self {
         Self::on(RecorderStore::Borrowed(store), options)
     }
@@ -287,7 +288,7 @@ impl<'a> SessionRecorder<'a> {
         Ok((recorder, resumed))
     }
 
-    /// Returns the name under which the recorder drives.
+    /// Returns the owner of the recorder's leases.
     pub fn owner(&self) -> &str {
         &self.options.owner
     }
@@ -295,7 +296,7 @@ impl<'a> SessionRecorder<'a> {
     /// Reads an event from JSON and records it.
     ///
     /// # Errors
-    /// If the text is no event, or as [`SessionRecorder::record`].
+    /// If the text is not an event, or as [`SessionRecorder::record`].
     ///
     /// # Examples
     /// ```
@@ -315,10 +316,10 @@ impl<'a> SessionRecorder<'a> {
     /// Records an event.
     ///
     /// # Errors
-    /// If the event cannot be at this place, another driver has the loop, or the store refuses.
-    /// Then nothing of it was stored, and the same event may be recorded again. Only with
-    /// [`StoreError::Unconfirmed`] it may have been stored: then the loop is active no more, and
-    /// [`SessionRecorder::resume`] reads what is stored once its lease has expired.
+    /// If the event is invalid in the state of its loop, another recorder drives the loop, or the store fails.
+    /// Nothing of the event is stored then, and the same event may be recorded again. After
+    /// [`StoreError::Unconfirmed`] alone the event may have been stored: the recorder no longer drives the loop, and
+    /// [`SessionRecorder::resume`] reads the stored state once the lease has expired.
     pub fn record(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
         let event = self.redacted(event)?;
         match &event {
@@ -383,10 +384,10 @@ impl<'a> SessionRecorder<'a> {
             })
     }
 
-    /// Renews the lease of a loop: a sign of life while nothing is written.
+    /// Renews the lease of a loop, for a time in which nothing is written.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`] if another driver took the loop.
+    /// [`StoreError::LeaseLost`] if another recorder drives the loop.
     pub fn heartbeat(&mut self, loop_id: &LoopId) -> RecordResult<()> {
         let now = (self.options.clock)();
         let store = self.store.clone();
@@ -396,11 +397,11 @@ impl<'a> SessionRecorder<'a> {
         })?)
     }
 
-    /// Lets a loop go without ending it, for another recorder to resume. Events that wait for the next
-    /// write are forgotten.
+    /// Releases a loop without ending it, so that another recorder can resume the loop. Events that are buffered for
+    /// the next write are discarded.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`] if another driver has it already; it is forgotten then, too.
+    /// [`StoreError::LeaseLost`] if another recorder drives the loop already. The loop is released in this case too.
     pub fn release(&mut self, loop_id: &LoopId) -> RecordResult<()> {
         let now = (self.options.clock)();
         let lease = self.active_loop("release", loop_id)?.lease.clone();

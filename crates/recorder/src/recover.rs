@@ -1,4 +1,4 @@
-//! Recovery after a crash: loops that nobody drives any more, and calls without a result.
+//! Recovery after a crash: loops without a driver, and calls without a result.
 
 use loopstore::extend::{
     self as store, LoopKey, SessionKey, SessionStore, StoreError, StoreRead, StoreResult,
@@ -15,11 +15,11 @@ use crate::notes::fold;
 /// The scope of a recovery.
 #[derive(Clone, Debug, Default)]
 pub struct RecoverRequest {
-    /// Only this session.
+    /// The session to recover; `None` for all.
     pub session: Option<SessionId>,
-    /// Also loops with a driver, and loops that never had one (imports).
+    /// True to abort also loops with a driver, and loops that never had one (imports).
     pub all: bool,
-    /// Only report.
+    /// True to change nothing and only report.
     pub dry_run: bool,
 }
 
@@ -30,26 +30,26 @@ pub struct AbortedLoop {
     pub session_id: SessionId,
     /// The loop.
     pub loop_id: LoopId,
-    /// Its status before: `Running` or `Pending`.
+    /// The earlier status: `Running` or `Pending`.
     pub was: String,
     /// The owner of its lease.
     pub owner: Option<String>,
-    /// When its lease ended or would have, as ISO-8601 text.
+    /// The end of its lease, as ISO-8601 text.
     pub lease_until: Option<String>,
-    /// Turns that are stored.
+    /// The number of stored turns.
     pub turns: u32,
 }
 
-/// A loop that was left unchanged: its driver may still run.
+/// A loop that was not aborted, since its driver may still run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeldLoop {
     /// The session.
     pub session_id: SessionId,
     /// The loop.
     pub loop_id: LoopId,
-    /// The owner of its lease; `None` if it never had one.
+    /// The owner of its lease; `None` if the loop never had a driver.
     pub owner: Option<String>,
-    /// When its lease ends, as ISO-8601 text.
+    /// The end of its lease, as ISO-8601 text.
     pub lease_until: Option<String>,
 }
 
@@ -58,13 +58,13 @@ pub struct HeldLoop {
 pub struct RecoverReport {
     /// True if nothing was changed.
     pub dry_run: bool,
-    /// Loops that are (or would be) marked as aborted.
+    /// Loops that were marked as aborted, or would be in a dry run.
     pub aborted: Vec<AbortedLoop>,
     /// Loops that were left running.
     pub left: Vec<HeldLoop>,
     /// Tool calls that had started and have no result, except those of loops left running.
     pub calls: Vec<StartedCall>,
-    /// Compactions that are (or would be) closed as interrupted, by run.
+    /// The runs of compactions that were closed as interrupted, or would be in a dry run.
     pub interrupted: Vec<String>,
 }
 
@@ -75,11 +75,11 @@ enum Recovery {
     Aborted(AbortedLoop),
 }
 
-/// Marks loops that are pending or running and that nobody drives as aborted, one transaction each,
-/// and lists the calls that had started and have no result. An aborted loop can be resumed.
+/// Marks pending and running loops without a driver as aborted, each in one transaction, and lists the calls that
+/// have started and have no result. An aborted loop can be resumed.
 ///
 /// # Errors
-/// If the session is not there, or the store fails; loops before are then marked.
+/// If the session does not exist, or the store fails. Loops that were marked before the error stay marked.
 ///
 /// # Examples
 /// ```

@@ -36,8 +36,8 @@ impl SessionRecorder<'_> {
         Ok(())
     }
 
-    /// Returns the number of secrets replaced in the events so far, by type. A message that several
-    /// events contain counts with each.
+    /// Returns the number of secrets replaced in the events so far, by type. A message in several events is counted
+    /// for each event.
     pub fn secrets(&self) -> std::collections::BTreeMap<String, u64> {
         let redactor = self.redactor.as_ref();
         redactor.map_or_else(Default::default, |redactor| redactor.counts().clone())

@@ -21,13 +21,14 @@ pub struct Spent {
     pub cache_write: u64,
     /// Completion tokens spent on reasoning.
     pub reasoning: u64,
-    /// The providers' own totals, or else input, output and both caches.
+    /// The total that the providers reported, or else the sum of input, output and both caches.
     pub total: u64,
     /// The cost: by the given price, else as providers reported it (`usage.cost`).
     pub cost: f64,
 }
 
-/// Returns the cost of the tokens of a model (`None` if the answers name none); `None` if the price is not known.
+/// A function that returns the cost of the tokens of a model, or `None` if the price is not known. The model is
+/// `None` if the answers do not name one.
 pub type Price<'a> = dyn Fn(Option<&str>, &Spent) -> Option<f64> + 'a;
 
 /// A session with the sessions that it started.
@@ -75,11 +76,11 @@ impl Spent {
     }
 }
 
-/// Sums the usage of a session and the sessions below it. Sessions that start each other in a circle,
-/// or deeper than 64, are counted once and not followed further.
+/// Returns the usage of a session and of the sessions below it. Sessions that start each other in a cycle, or are
+/// nested deeper than 64, are counted once.
 ///
 /// # Errors
-/// If the session is not there, or the store fails.
+/// If the session does not exist, or the store fails.
 ///
 /// # Examples
 /// ```

@@ -140,7 +140,7 @@ impl SessionRecorder<'_> {
         error
     }
 
-    /// Ends a loop as aborted; messages that ended are stored.
+    /// Ends a loop as aborted. Complete messages are stored.
     ///
     /// # Errors
     /// As [`SessionRecorder::record`].

@@ -1,4 +1,4 @@
-//! The page that shows what recorded compactions forgot.
+//! The page about the information that recorded compactions lost.
 
 use std::io::Write;
 
@@ -16,8 +16,9 @@ struct CompactionsIndex<'a, R> {
     report: &'a R,
 }
 
-/// Writes a page of what compactions forgot that transcripts record, of what their agents did again, and of
-/// what would have been kept: the report that `loopstore-eval` makes. The page needs nothing but a browser.
+/// Writes the report of `loopstore-eval` about recorded compactions as a page: the information that each compaction
+/// lost, the calls that the agent repeated, and the information that loopstore would have kept. The page needs only a
+/// browser.
 ///
 /// # Errors
 /// If `out` fails.

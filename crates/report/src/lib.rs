@@ -46,13 +46,13 @@ use loopstore::model::{LoopId, SessionId};
 /// The options of a report.
 #[derive(Clone, Debug, Default)]
 pub struct ReportOptions {
-    /// The loop whose chain is drawn; the session's current loop if not given.
+    /// The loop whose chain is shown; the session's current loop if `None`.
     pub leaf: Option<LoopId>,
-    /// The prices of tokens; for other models the cost in the transcript is used.
+    /// The prices of tokens. For models without a price, the cost in the transcript is used.
     pub prices: Option<Prices>,
-    /// The page that lists all sessions, as a path from this one.
+    /// The path of the page that lists all sessions, relative to this page.
     pub overview: Option<String>,
-    /// Reports of other sessions, as paths from this one.
+    /// The paths of the reports of other sessions, relative to this page.
     pub others: BTreeMap<SessionId, String>,
 }
 
@@ -61,13 +61,13 @@ pub struct ReportOptions {
 pub struct ReportLine {
     /// The session.
     pub session_id: String,
-    /// Its title: its own, else its first prompt.
+    /// The title of the session, else its first prompt.
     pub title: Option<String>,
-    /// The folder that its agent worked in.
+    /// The folder in which the agent worked.
     pub project: Option<String>,
-    /// The format that it was imported from.
+    /// The format from which the session was imported.
     pub source: Option<String>,
-    /// ISO-8601 text.
+    /// The time of the last activity, as ISO-8601 text.
     pub last_active_at: Option<String>,
     /// Loops.
     pub loops: u64,
@@ -75,9 +75,9 @@ pub struct ReportLine {
     pub turns: u64,
     /// Messages of all loops.
     pub messages: u64,
-    /// Tokens of these.
+    /// The tokens of these messages.
     pub tokens: u64,
-    /// Tokens of the context that the next model call would see.
+    /// The tokens of the context of the next model call.
     pub context: u64,
     /// Committed compactions.
     pub compactions: u64,
@@ -85,14 +85,14 @@ pub struct ReportLine {
     pub calls: u64,
     /// Tool calls that failed.
     pub failed: u64,
-    /// The cost with its sub-agents, if known.
+    /// The cost of the session with its sub-agents, if known.
     pub cost: Option<f64>,
 }
 
 /// Writes the page of a session from one snapshot.
 ///
 /// # Errors
-/// If the session or the loop is not there, the store fails, or `out` does.
+/// If the session or the loop does not exist, the store fails, or `out` fails.
 ///
 /// # Examples
 /// ```

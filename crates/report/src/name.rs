@@ -7,8 +7,8 @@ use loopstore::model::SessionId;
 /// The number of characters of an id in a name.
 const MAX: usize = 80;
 
-/// Returns a file name for a session's report. It has only letters, digits, `.`, `-` and `_`; ids
-/// with other characters get a part of their digest, so that no two share a name.
+/// Returns a file name for a session's report. The name has only letters, digits, `.`, `-` and `_`. If the id has
+/// other characters, a part of its digest is added, so that no two ids share a name.
 ///
 /// ```
 /// use loopstore::SessionId;

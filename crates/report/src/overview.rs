@@ -23,8 +23,8 @@ struct OverviewRow<'a> {
     line: &'a ReportLine,
 }
 
-/// Writes a page that lists reports, each with the path of its file from there; `database` is what
-/// the page calls the database.
+/// Writes a page that lists reports, each with its path relative to the page. `database` is the name of the database
+/// on the page.
 ///
 /// # Errors
 /// If `out` fails.

@@ -44,7 +44,7 @@ impl Prices {
     /// Reads `{"MODEL": {"input", "output", "cache_read"?, "cache_write"?}}`.
     ///
     /// # Errors
-    /// If the text has another form, or a price is negative.
+    /// If the text does not have this form, or a price is negative.
     pub fn from_json(text: &str) -> Result<Self, PriceError> {
         let prices: BTreeMap<String, ModelPrice> = serde_json::from_str(text)?;
         for (model, price) in &prices {
@@ -58,8 +58,8 @@ impl Prices {
         Ok(Self(prices))
     }
 
-    /// Returns the cost of tokens of a model: by its own name, else by the longest prefix of it
-    /// that has a price; `None` if there is none.
+    /// Returns the cost of tokens of a model, by the price of its name or of the longest prefix of its name; `None`
+    /// if there is no price.
     pub fn cost(&self, model: Option<&str>, spent: &Spent) -> Option<f64> {
         let price = self.of(model?)?;
         let cached =

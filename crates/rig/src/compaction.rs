@@ -18,7 +18,7 @@ use crate::{pool, state};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkingState {
     text: String,
-    /// The number of messages of the conversation that it replaces.
+    /// The number of messages of the conversation that the text replaces.
     covered: usize,
 }
 
@@ -28,7 +28,7 @@ impl WorkingState {
         &self.text
     }
 
-    /// Returns the number of messages, from the first of the conversation on, that it replaces.
+    /// Returns the number of messages that the text replaces, counted from the first message of the conversation.
     pub fn covered(&self) -> usize {
         self.covered
     }
@@ -43,17 +43,18 @@ impl From<WorkingState> for Message {
 
 /// rig's compactor of a store's conversations, from [`LoopstoreMemory::compacting`].
 ///
-/// A compaction writes an overlay through the last turn that left the window completely: other readers of the session
-/// see it, and `undo` undoes it. The messages themselves stay. A repeated compaction (after a restart, say)
-/// finds the overlay and writes none.
+/// A compaction writes an overlay through the last turn that left the window completely. Other readers of the session
+/// see the overlay, and `undo` undoes it. The messages stay. A repeated compaction, for example after a restart,
+/// finds the overlay and writes no other one.
 #[derive(Clone, Debug)]
 pub struct WorkingStateCompactor {
     memory: LoopstoreMemory,
 }
 
 impl LoopstoreMemory {
-    /// Returns the arguments of rig's `CompactingMemory`: the memory below it, whose loads return the originals, and the
-    /// compactor. That adapter counts the messages that it has passed on, so it must get all of them each time.
+    /// Returns the arguments of rig's `CompactingMemory`: the memory below it, whose loads return the originals, and
+    /// the compactor. `CompactingMemory` counts the messages that it has passed on, so each load must return all of
+    /// them.
     ///
     /// ```
     /// use loopstore::Store;

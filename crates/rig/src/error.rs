@@ -2,10 +2,10 @@
 
 use rig_core::memory::MemoryError;
 
-/// An error of a call on a conversation. Nothing of a write was kept, except with
-/// [`Error::Stopped`] and the exceptions of [`loopstore::Error`].
+/// An error of a call on a conversation. A write that fails stores nothing, except with [`Error::Stopped`] and the
+/// exceptions of [`loopstore::Error`].
 ///
-/// rig gets it as a [`MemoryError`], from which it can be downcast:
+/// rig returns the error as a [`MemoryError`], from which it can be downcast:
 ///
 /// ```
 /// use loopstore_rig::Error;
@@ -33,7 +33,7 @@ pub enum Error {
         /// The largest depth.
         most: usize,
     },
-    /// The messages that rig wants to be compacted are not those of the conversation.
+    /// The messages that rig passes for compaction are not in the conversation.
     #[error(
         "the messages to be compacted are not in conversation `{conversation}` of this store; under rig's \
          CompactingMemory use both parts of one `LoopstoreMemory::compacting()`"
@@ -50,14 +50,14 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// A call did not come to its end. A write may have been made, whole: append the same again, which appends
-    /// nothing twice.
+    /// A call did not finish. Its write may have been stored as a whole. Append the same messages again: nothing is
+    /// appended twice.
     #[error(
         "a call on the store did not come to its end: it panicked, or the runtime was shut down; append the same \
          again, nothing is appended twice"
     )]
     Stopped,
-    /// No thread could be started; nothing was done.
+    /// No thread could be started. The call had no effect.
     #[error(
         "no thread could be started for a call on the store: {0}; try again when the machine has room"
     )]

@@ -1,12 +1,12 @@
 //! Conversation memory for agents of [rig](https://docs.rs/rig-core), kept by [loopstore].
 //!
-//! [`LoopstoreMemory`] is rig's [`ConversationMemory`](rig_core::memory::ConversationMemory) and its
-//! [`DemotionHook`](rig_core::memory::DemotionHook), and has its [`Compactor`](rig_core::memory::Compactor). What rig
-//! appends after a run (prompt, answers, calls, results) is one transaction: all of it is kept, or nothing; when
-//! `append` returns it is durable. An append that failed or was dropped can be repeated with the same messages, and is
-//! made once. [`load`](rig_core::memory::ConversationMemory::load) returns the messages exactly as they came, and the
-//! summaries of compacted ones. The same session can be searched, shown, undone and exported with
-//! loopstore, and another program may continue it.
+//! [`LoopstoreMemory`] implements rig's [`ConversationMemory`](rig_core::memory::ConversationMemory) and
+//! [`DemotionHook`](rig_core::memory::DemotionHook), and provides a [`Compactor`](rig_core::memory::Compactor). The
+//! messages that rig appends after a run (prompt, answers, calls, results) are one transaction: all of them are
+//! stored, or none. They are durable when `append` returns. An append that failed or was dropped can be repeated with
+//! the same messages, and takes effect once. [`load`](rig_core::memory::ConversationMemory::load) returns the
+//! messages unchanged, and the summaries of compacted ones. The same session can be searched, shown, undone and
+//! exported with loopstore, and another program may continue it.
 //!
 //! ```
 //! use loopstore::{Policy, Store};

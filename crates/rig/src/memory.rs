@@ -27,7 +27,7 @@ pub(crate) const KEYS: &str = "rig/append/";
 /// The effect of [`ConversationMemory::clear`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnClear {
-    /// The conversation begins again, and the record stays: it can be searched and branched from.
+    /// The conversation begins again. The record stays, and can be searched and branched from.
     #[default]
     Keep,
     /// The session is erased, its bytes included.
@@ -68,7 +68,7 @@ pub struct LoopstoreMemory {
 }
 
 impl LoopstoreMemory {
-    /// Returns a memory over an open store. A load returns the context of the session as it is.
+    /// Returns a memory over an open store. A load returns the current context of the session.
     pub fn new(store: Store) -> Self {
         Self {
             store,
@@ -79,7 +79,7 @@ impl LoopstoreMemory {
         }
     }
 
-    /// Opens a SQLite database, which is created if it is not there.
+    /// Opens an SQLite database, which is created if it does not exist.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -87,8 +87,8 @@ impl LoopstoreMemory {
         Store::open(path).map(Self::new)
     }
 
-    /// Sets a policy by which each load compacts the conversation, as an overlay: the result fits the
-    /// policy's window, or is an error.
+    /// Sets a policy by which each load compacts the conversation with an overlay. A load fails if its result does
+    /// not fit the policy's window.
     pub fn with_policy(self, policy: Policy) -> Self {
         Self {
             policy: Some(policy),
@@ -96,8 +96,8 @@ impl LoopstoreMemory {
         }
     }
 
-    /// Makes loads return the originals, whatever was compacted: for use under the adapters of `rig-memory`,
-    /// which count the messages that they have passed on.
+    /// Makes loads return the originals of compacted messages: for use below the adapters of `rig-memory`, which
+    /// count the messages that they have passed on.
     pub fn originals(self) -> Self {
         Self {
             originals: true,
@@ -124,8 +124,8 @@ impl LoopstoreMemory {
         })
     }
 
-    /// Appends messages once: if the conversation has an append of this key, nothing is appended. A key that
-    /// outlives the program (the id of a request) makes an append exactly-once over restarts too.
+    /// Appends messages once: if the conversation has an append with this key, nothing is appended. With a key that
+    /// outlives the program, such as the id of a request, the append takes effect once even across restarts.
     ///
     /// # Errors
     /// As [`SessionHandle::append_once`], and [`Error::TooDeep`].
@@ -140,8 +140,8 @@ impl LoopstoreMemory {
         pool::run(move || Ok(session.append_once(&key, messages)?)).await
     }
 
-    /// Answers a question from all messages of a conversation, in at most `tokens` tokens: including messages that a
-    /// compaction, a window or a clear hid from the model.
+    /// Answers a question from all messages of a conversation, in at most `tokens` tokens. The messages include those
+    /// that a compaction, a window or a clear hid from the model.
     ///
     /// # Errors
     /// As [`SessionHandle::recall`].

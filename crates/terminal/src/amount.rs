@@ -52,12 +52,12 @@ pub fn turns(text: &str) -> Result<(u32, u32), String> {
     }
 }
 
-/// The end of a day or minute that a text without seconds stands for.
+/// The edge of the day or minute that a text without seconds denotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// The start of its day or minute.
+    /// The start of the day or minute.
     Start,
-    /// The end of it.
+    /// The end of the day or minute.
     End,
 }
 

@@ -16,15 +16,16 @@ const DATABASE: &str = "loopstore.db";
 /// The outcome of a command that printed its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// The command did what it was called for.
+    /// The command succeeded.
     Well,
-    /// The command did not; its output says why.
+    /// The command did not succeed; its output has the reason.
     Badly,
     /// The database is damaged.
     Damaged,
 }
 
-/// Returns what to type after an error, if that is known. Hints name commands, so the command supplies them.
+/// A function that returns the hint for an error, if there is one. Hints name commands, so the command line supplies
+/// them.
 pub type Hints = fn(&(dyn Error + 'static)) -> Option<&'static str>;
 
 /// The database and the output of a command.
@@ -45,7 +46,7 @@ pub struct App {
 }
 
 impl App {
-    /// Returns the state of a command; without `db` the environment names the database.
+    /// Returns the state of a command. Without `db` the environment names the database.
     pub fn new(
         db: Option<PathBuf>,
         key: Option<Key>,
@@ -81,7 +82,7 @@ impl App {
             .with_hints(self.hints)
     }
 
-    /// Returns what to type after an error, if that is known.
+    /// Returns the hint for an error, if there is one.
     pub fn hint(&self, error: &CliError) -> Option<&'static str> {
         error.hint(self.hints)
     }
@@ -104,7 +105,7 @@ impl App {
         self.open(Access::Write)
     }
 
-    /// Opens an existing database for writing, or else for reading.
+    /// Opens an existing database for writing or for reading.
     pub fn open_for(&self, writes: bool) -> Result<Box<dyn Database>, OpenError> {
         self.open(if writes { Access::Write } else { Access::Read })
     }
@@ -151,12 +152,12 @@ impl App {
         }
     }
 
-    /// Returns the address of a server, if that is what `--db` names.
+    /// Returns the address of the server, if `--db` is an address.
     pub fn address(&self) -> Option<&str> {
         self.db.to_str().filter(|text| server::is_address(text))
     }
 
-    /// Returns the database as it may be shown: without the password of an address.
+    /// Returns the name of the database for output: an address without its password.
     pub fn place(&self) -> String {
         match self.address() {
             Some(address) => server::place(address),
@@ -164,7 +165,7 @@ impl App {
         }
     }
 
-    /// Returns the options that every opening of the database has.
+    /// Returns the options that are common to all ways of opening the database.
     pub fn options(&self) -> SqliteOptions {
         match &self.key {
             Some(key) => SqliteOptions::new().key(key.clone()),

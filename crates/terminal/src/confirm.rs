@@ -1,12 +1,12 @@
-//! Confirmation before content is removed for good, or a file of the user is changed.
+//! Confirmation before content is removed permanently, or a file of the user is changed.
 
 use std::io::{self, BufRead, IsTerminal};
 
 use super::error::CliError;
 use super::output;
 
-/// Asks on the terminal whether to continue; without one, `--yes` must be given. The question is put
-/// together only if it is asked.
+/// Asks for a confirmation on the terminal. Without a terminal, `--yes` is required. The question is built only if it
+/// is shown.
 pub fn confirm(
     yes: bool,
     question: impl FnOnce() -> Result<String, CliError>,
@@ -15,8 +15,8 @@ pub fn confirm(
     ask(yes, refusal, "nothing was removed", question)
 }
 
-/// Asks on the terminal whether to continue. Without one, and without `--yes`, it is refused; where the answer
-/// is no, it is `declined`.
+/// Asks for a confirmation on the terminal. Fails without a terminal and without `--yes`, and with `declined` if the
+/// answer is no.
 pub fn ask(
     yes: bool,
     refusal: &str,

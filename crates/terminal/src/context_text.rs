@@ -56,12 +56,12 @@ pub fn lines(
     Ok(())
 }
 
-/// Returns a message under its role, with `> ` before each line of what it says.
+/// Returns a message below its role, with `> ` before each line of its text.
 pub fn message(message: &AgentMessage) -> String {
     drawn(message, |block| quote_lines(&render(block)))
 }
 
-/// Returns a message under its role, without quoting.
+/// Returns a message below its role, without quoting.
 pub fn alone(message: &AgentMessage) -> String {
     drawn(message, render)
 }

@@ -5,7 +5,7 @@ use loopstore_admin::inspect::ContextDiff;
 
 use super::text;
 
-/// Returns the lines of a diff; a changed turn with what the second context shows of it.
+/// Returns the lines of a diff. A changed turn has the text of the second context.
 pub fn diff_lines(diff: &ContextDiff) -> Vec<(String, Option<TurnState>)> {
     let mut lines = Vec::new();
     for (at, (word, name)) in [("from", &diff.from), ("to", &diff.to)].iter().enumerate() {

@@ -5,14 +5,14 @@ use std::io::{self, ErrorKind};
 
 use super::{Hints, output};
 
-/// The reason why a command ended before it was done.
+/// An error that ended a command.
 #[derive(Debug)]
 pub enum CliError {
     /// The command failed.
     Failed(Box<dyn Error>),
     /// The arguments were wrong.
     Usage(String),
-    /// Nobody reads stdout any more.
+    /// The reader of stdout has closed it.
     Pipe,
 }
 
@@ -33,7 +33,7 @@ impl CliError {
         1
     }
 
-    /// Returns an error of any type as that of a command.
+    /// Returns an error of any type as the error of a command.
     pub fn from_box(error: Box<dyn Error>) -> Self {
         match is_broken_pipe(&*error) {
             true => Self::Pipe,
@@ -50,7 +50,7 @@ impl CliError {
         }
     }
 
-    /// Returns what to type next, if `hints` has an answer.
+    /// Returns the hint of `hints` for the error, if there is one.
     pub fn hint(&self, hints: Hints) -> Option<&'static str> {
         match self {
             Self::Failed(error) => hints(&**error),

@@ -6,7 +6,7 @@ use loopstore::search::SearchHit;
 
 use super::text;
 
-/// Returns where a hit is, and whether a block covers it.
+/// Returns the place of a hit, and whether a block covers it.
 pub fn hit_heading(hit: &SearchHit) -> String {
     let turn = hit
         .turn

@@ -1,11 +1,11 @@
-//! The terminal side of loopstore: everything that its commands share between a person and the store.
+//! The terminal side of loopstore: input and output that are common to its commands.
 //!
 //! - [`App`] is the database that a command is called with and its output; [`CliError`] is an error of a command.
 //! - [`output`], [`table`], [`text`] and [`progress`] print: on a terminal, into a pager or a pipe, as JSON.
 //! - [`amount`], [`select`] and [`nearest`] read amounts, times and ids as people type them.
-//! - [`context_text`], [`diff_lines`], [`hits`] and [`runs`] are the texts of what is stored, the same in all commands.
+//! - [`context_text`], [`diff_lines`], [`hits`] and [`runs`] write stored content as text, the same in all commands.
 //!
-//! The crate has no command and no options: `loopstore-cli` parses them and says what to type after an error.
+//! The crate has no command and no options: `loopstore-cli` parses the options and supplies the hints for errors.
 //! `loopstore-agents`, `loopstore-browse` and `loopstore-eval` have the larger commands. Programs that embed the
 //! store do not need this crate.
 

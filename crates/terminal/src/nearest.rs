@@ -47,8 +47,8 @@ fn distance(given: &str, name: &str) -> usize {
     beginnings.min().unwrap_or(usize::MAX)
 }
 
-/// Returns the ids of sessions nearest to `given`. Of very many sessions those are compared that begin
-/// alike, and the first ones.
+/// Returns the ids of sessions nearest to `given`. Of very many sessions only those with a common beginning and the
+/// first ones are compared.
 pub fn sessions(store: &dyn Database, given: &str) -> StoreResult<Vec<String>> {
     let mut ids = store::read(store, |read| {
         let mut ids = read.session_ids("", COMPARED)?;
@@ -92,7 +92,7 @@ pub fn runs(store: &dyn Database, session: &SessionRow, given: &str) -> StoreRes
     Ok(nearest(given, &ids))
 }
 
-/// Asks whether one of these was meant; `None` without names.
+/// Returns the question whether one of these names was meant; `None` without names.
 pub fn question(names: &[String]) -> Option<String> {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let (last, others) = names.split_last()?;

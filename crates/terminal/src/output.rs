@@ -29,7 +29,7 @@ impl Out {
         Self(BufWriter::with_capacity(64 << 10, PagedOutput::paged()))
     }
 
-    /// Prints lines for people. What a transcript says cannot steer the terminal.
+    /// Prints lines for people. Control characters of a transcript are escaped.
     pub fn text(&mut self, lines: &str) -> Result<(), CliError> {
         self.0.write_all(text::clean(lines).as_bytes())?;
         Ok(self.0.write_all(b"\n")?)
@@ -62,7 +62,7 @@ impl Out {
         Ok(self.0.write_all(bytes)?)
     }
 
-    /// Writes an element of a JSON array: `first` says whether it begins the array.
+    /// Writes an element of a JSON array. `first` is true for the first element.
     pub fn element(
         &mut self,
         first: bool,
@@ -124,10 +124,10 @@ pub fn write_file(app: &App, path: &Path, bytes: &[u8]) -> Result<(), CliError> 
     std::fs::write(path, bytes).map_err(|error| failed(&error))
 }
 
-/// Refuses to overwrite the database, or an existing file unless `force` is set.
+/// Fails if a file is the database, or exists and `force` is not set.
 ///
 /// # Errors
-/// If the file may not be written.
+/// If the file must not be written.
 pub fn check_target(app: &App, path: &Path, force: bool) -> Result<(), CliError> {
     if is_part_of(path, &app.db) {
         return Err(cannot_write(path, &"it is the database"));
@@ -152,14 +152,14 @@ pub fn write_whole_file(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     written.map_err(|error| cannot_write(path, &error))
 }
 
-/// Returns the error that a file cannot be written.
+/// Returns the error of a file that cannot be written.
 pub fn cannot_write(path: &Path, why: &dyn std::fmt::Display) -> CliError {
     let shown = text::line(&path.display().to_string());
     CliError::Failed(format!("cannot write {shown}: {why}").into())
 }
 
-/// Returns the text that is made within so many tokens, such that all of it is: with what is put around it,
-/// and as a terminal gets it.
+/// Returns a text that has at most the given number of tokens in its final form: with the text around it, and escaped
+/// for a terminal.
 pub fn within(
     store: &dyn Database,
     most: Option<u64>,
@@ -193,19 +193,19 @@ pub fn within(
     }
 }
 
-/// Counts what is written.
+/// A writer that counts the bytes written.
 pub struct Counted<W> {
     out: W,
     bytes: u64,
 }
 
 impl<W> Counted<W> {
-    /// Nothing is written yet.
+    /// Returns a writer that has counted no bytes.
     pub fn new(out: W) -> Self {
         Self { out, bytes: 0 }
     }
 
-    /// Returns what it writes to, and how many bytes were written.
+    /// Returns the inner writer, and the number of bytes written.
     pub fn into_parts(self) -> (W, u64) {
         (self.out, self.bytes)
     }
@@ -223,7 +223,7 @@ impl<W: Write> Write for Counted<W> {
     }
 }
 
-/// Removes what killed processes left half written where a file is about to be written, and names it.
+/// Removes unfinished files of killed processes from the folder of a new file, and prints a note about each of them.
 pub fn remove_unfinished_beside(path: &Path) {
     let folder = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let Some(folder) = folder.parent() else {
@@ -258,7 +258,7 @@ pub fn note(lines: &str) {
     let _ = writeln!(io::stderr(), "{}", text::clean(lines));
 }
 
-/// Returns how wide lines may be: the terminal, else what `COLUMNS` says, else any width.
+/// Returns the maximum width of lines: the width of the terminal, else the value of `COLUMNS`, else no limit.
 pub fn width() -> Option<usize> {
     let from_env = || std::env::var("COLUMNS").ok()?.parse().ok();
     if !io::stdout().is_terminal() {

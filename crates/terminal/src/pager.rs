@@ -1,7 +1,7 @@
 //! A pager for output that is longer than the terminal.
 //!
-//! Nothing is started before there is more than one screen. Own code, as the crates for it either fork
-//! this process or are a pager of their own; the users' choice is a program.
+//! No pager is started before the output exceeds one screen. Existing crates either fork this process or are pagers
+//! themselves, while the user's pager is a separate program.
 
 use std::env;
 use std::io::{self, IsTerminal, Stdout, Write};

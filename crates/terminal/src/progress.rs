@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 /// Work that takes less time shows no bar of [`slow_bar`].
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Returns a bar on stderr that counts `what`, with its rate and the time that is left; hidden if that is
-/// no terminal.
+/// Returns a progress bar on stderr that counts `what`, with the rate and the remaining time. The bar is hidden if
+/// stderr is no terminal.
 pub fn bar(what: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -58,7 +58,7 @@ pub fn waiting(what: &str) -> ProgressBar {
     bar
 }
 
-/// Shows a bar once it took longer than a second.
+/// Shows a bar after one second.
 pub fn show_if_slow(bar: &ProgressBar) {
     let is_slow = bar.elapsed() > SLOW;
     if is_slow && bar.is_hidden() && std::io::stderr().is_terminal() {

@@ -28,7 +28,7 @@ pub struct RunFlip {
     pub kind: String,
     /// The loop on whose chain it was made.
     pub loop_id: String,
-    /// The turns of the loop by then.
+    /// The number of turns of the loop at that time.
     pub turns: i64,
     /// The time, as ISO-8601 text.
     pub at: String,

@@ -19,12 +19,12 @@ pub fn provider(given: &str) -> Result<SealingProvider, String> {
     found.ok_or_else(|| "one of: openai, anthropic".to_owned())
 }
 
-/// Returns the provider whose own compaction a run is, which only it can read.
+/// Returns the provider that made the run, if only this provider can read the compaction.
 pub fn sealed_by(run: &Record) -> Option<SealingProvider> {
     SealingProvider::of_strategy(&run.text("strategy")?)
 }
 
-/// An id that matches nothing, or several.
+/// An id that matches no item or several items.
 #[derive(Debug)]
 pub struct Unknown {
     /// The reason.
@@ -111,7 +111,7 @@ pub enum GivenAsOf {
     Run(String),
     /// Just after a turn.
     Turn(String, u32),
-    /// Just after the last turn or run until then.
+    /// Just after the last turn or run up to a time.
     Time(Time),
 }
 
@@ -136,7 +136,8 @@ impl std::str::FromStr for GivenAsOf {
     }
 }
 
-/// Returns the point of a context, and the loop that it is read from; `of_loop` is the loop that was named.
+/// Returns the point of a context, and the loop that the context is read from. `of_loop` is the loop of the command
+/// line.
 pub fn as_of(
     store: &dyn Database,
     session: &SessionRow,

@@ -12,11 +12,11 @@ pub enum Access<'a> {
     Read,
     /// The command writes to an existing database.
     Write,
-    /// The command makes the tables if they are not there, to be written with this token counter.
+    /// The command creates missing tables, with this token counter.
     Create(&'a str),
 }
 
-/// True if a text names a database on a server.
+/// True if a text is the address of a database on a server.
 pub fn is_address(text: &str) -> bool {
     text.starts_with("postgres://") || text.starts_with("postgresql://")
 }

@@ -1,7 +1,7 @@
 //! Plain tables that stay within a width.
 //!
-//! Columns are cut to make room, the widest first; then those that can be missed go, the last
-//! first; if that is still too wide, each row becomes lines of its own.
+//! Columns are cut to fit, the widest first. Then optional columns are omitted, the last first. If the table is still
+//! too wide, each row is printed as several lines.
 
 use super::text;
 
@@ -18,7 +18,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of text that may be cut to `least` columns.
+    /// Returns a column of text that may be cut to `least` columns.
     pub fn text(title: impl Into<String>, least: usize) -> Self {
         Self {
             title: title.into(),
@@ -29,7 +29,7 @@ impl Column {
         }
     }
 
-    /// A column of ids: as text, but never cut so far that two of them look alike.
+    /// Returns a column of ids, which are never cut so far that two of them look alike.
     pub fn id(title: impl Into<String>, least: usize) -> Self {
         Self {
             is_id: true,
@@ -37,7 +37,7 @@ impl Column {
         }
     }
 
-    /// A column of numbers, never cut.
+    /// Returns a column of numbers, which are never cut.
     pub fn number(title: impl Into<String>) -> Self {
         Self {
             is_number: true,
@@ -45,7 +45,7 @@ impl Column {
         }
     }
 
-    /// The same column, which may be left out.
+    /// Makes the column optional: it is omitted if the table is too wide.
     pub fn optional(self) -> Self {
         Self {
             is_optional: true,
@@ -61,7 +61,7 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    /// A table without rows.
+    /// Returns a table without rows.
     pub fn new(columns: Vec<Column>) -> Self {
         Self {
             columns,

@@ -7,7 +7,8 @@ use loopstore::failpoints::{self, Failpoint};
 use loopstore_export::visible;
 use unicode_width::UnicodeWidthChar;
 
-/// Returns the text with what could steer a terminal or hide in it shown as `\u{1b}`; lines and tabs stay.
+/// Returns the text with escapes such as `\u{1b}` for control characters and invisible characters, except line ends
+/// and tabs.
 pub fn clean(text: &str) -> Cow<'_, str> {
     match failpoints::is_active(Failpoint::RawEscape) {
         true => Cow::Borrowed(text),
@@ -26,7 +27,7 @@ pub fn folder(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// Returns a word as a shell takes it: as it is, or in quotes.
+/// Returns a word for a shell: unchanged, or in quotes.
 pub fn quoted(word: &str) -> String {
     match is_plain(word) {
         true => word.to_owned(),
@@ -40,12 +41,12 @@ pub fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.chars().all(fits) && !word.starts_with('-')
 }
 
-/// Returns how many columns a line takes.
+/// Returns the number of columns of a line.
 pub fn columns(line: &str) -> usize {
     line.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// Cuts a line to some columns, with `…` in place of what goes.
+/// Cuts a line to a number of columns, with `…` in place of the rest.
 pub fn fit(line: &str, width: usize) -> Cow<'_, str> {
     if columns(line) <= width {
         return Cow::Borrowed(line);
@@ -64,7 +65,7 @@ pub fn fit(line: &str, width: usize) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Writes a number with its thousands apart: `12,345`.
+/// Writes a number with separators of thousands: `12,345`.
 pub fn number(number: impl TryInto<i128>) -> String {
     let Ok(number) = number.try_into() else {
         return String::new();
@@ -104,7 +105,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{:.1} TiB", size / 1024.0)
 }
 
-/// Writes a time to the second in UTC; any other text stays as it is.
+/// Writes a time to the second in UTC. Any other text is unchanged.
 pub fn time(text: &str) -> String {
     match Time::from_text(text).parse() {
         Some(time) => time.format("%Y-%m-%d %H:%M:%S").to_string(),
@@ -121,7 +122,7 @@ pub fn turns(first: impl Into<i64>, last: impl Into<i64>) -> String {
     format!("{first}-{last}")
 }
 
-/// Returns the first `most` lines, and a line that says how many more there are.
+/// Returns the first `most` lines, and a line with the number of further lines.
 pub fn at_most(lines: impl ExactSizeIterator<Item = String>, most: usize) -> Vec<String> {
     let more = lines.len().saturating_sub(most);
     let mut shown: Vec<String> = lines.take(most).collect();
@@ -139,7 +140,7 @@ pub fn share(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// Writes how many secrets of each type were replaced.
+/// Writes the number of replaced secrets of each type.
 pub fn secrets(counts: &std::collections::BTreeMap<String, u64>) -> String {
     let all: u64 = counts.values().sum();
     if all == 0 {

@@ -30,11 +30,11 @@ struct Known {
     newest: LoopRecord,
 }
 
-/// Imports what was appended to the transcript of a session that is stored, and reads only the end of the
-/// file; `None` if the whole file must be read. The file itself is not kept.
+/// Imports the records that were appended to the transcript of a stored session, and reads only the end of the file.
+/// Returns `None` if the whole file must be read. No copy of the file is kept.
 ///
 /// # Errors
-/// If the file cannot be read, or the store refuses what is in it; then nothing was written.
+/// If the file cannot be read, or the store rejects its content. Nothing is written then.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! The contract between importers and sinks: the things that an importer of one format finds.
+//! The contract between importers and sinks: the types that an importer passes to a sink.
 
 use std::path::Path;
 
@@ -16,39 +16,39 @@ pub const MAX_RECORD_BYTES: usize = 64 << 20;
 pub enum Identity {
     /// The transcript names its session.
     Own(SessionId),
-    /// It does not: the key of the record within its file (`task_id/trial`, else its index).
-    /// Together with the format and the file's name it finds earlier imports.
+    /// The transcript has no session id. The key is that of the record within its file (`task_id/trial`, else its
+    /// index). The format, the file's name and the key identify earlier imports.
     Key(String),
-    /// It does not, and is spread over many files: a key made from how they all begin. Together with
-    /// the format it finds earlier imports, whatever the files are called.
+    /// The transcript has no session id and consists of several files. The key is derived from their common
+    /// beginning. The format and the key identify earlier imports, whatever the names of the files.
     Series(String),
 }
 
-/// A session as an importer announces it; `session.loops` is empty.
+/// A session that an importer begins; `session.loops` is empty.
 #[derive(Clone, Debug)]
 pub struct SessionHead {
     /// The identity of the session.
     pub identity: Identity,
-    /// Its metadata. Without an id of its own the sink replaces `session_id`.
+    /// The metadata of the session. The sink replaces `session_id` unless `identity` is [`Identity::Own`].
     pub session: Session,
-    /// A title for people, if the transcript has one.
+    /// The title, if the transcript has one.
     pub title: Option<String>,
     /// The folder that the agent worked in, if the transcript has it.
     pub project: Option<String>,
 }
 
-/// A compaction that the tool which wrote the transcript made, at the point where it happened.
+/// A compaction in a transcript, made by the tool that wrote the transcript.
 #[derive(Clone, Debug)]
 pub struct FoundCompaction {
-    /// The loop in which it happened, after the messages sent so far.
+    /// The loop in which the compaction happened, after the messages that the sink has received so far.
     pub loop_id: LoopId,
-    /// The tool, as name of the strategy: `claude-code`, `phi-core`, `pi` …
+    /// The name of the tool, stored as the strategy: `claude-code`, `phi-core`, `pi` …
     pub strategy: String,
-    /// `auto` or `manual`, as far as the transcript says.
+    /// `auto` or `manual`, if the transcript has it.
     pub trigger: Option<String>,
     /// The effect of the compaction.
     pub effect: FoundEffect,
-    /// When it happened.
+    /// The time of the compaction.
     pub at: Option<Time>,
     /// The tool's own figures and record, kept with the run.
     pub record: Json,
@@ -59,22 +59,21 @@ pub struct FoundCompaction {
 pub enum FoundEffect {
     /// Everything before the first kept turn was replaced by these messages.
     Summary {
-        /// The messages in its place.
+        /// The messages that replace it.
         messages: Vec<AgentMessage>,
-        /// Loop and turn (the group's position in the loop) from which on turns were kept; `None`:
-        /// nothing was kept.
+        /// The loop and the turn (its position in the loop) from which turns were kept; `None` if no turn was kept.
         first_kept: Option<(LoopId, u32)>,
     },
-    /// As [`FoundEffect::Summary`], but of the first kept turn the first messages are gone too.
+    /// As [`FoundEffect::Summary`], but the first messages of the first kept turn were replaced too.
     SummaryWithin {
-        /// The messages in their place.
+        /// The message that replaces them.
         message: Box<AgentMessage>,
-        /// Loop and turn of the first kept message.
+        /// The loop and the turn of the first kept message.
         first_kept: (LoopId, u32),
-        /// The number of messages of that turn before it.
+        /// The number of messages of this turn before the first kept message.
         dropped: u32,
     },
-    /// The results of these tool calls were emptied; all else stayed.
+    /// The results of these tool calls were replaced by a placeholder; all other content stayed.
     ClearedResults {
         /// Ids of the calls.
         tool_call_ids: Vec<String>,
@@ -85,20 +84,20 @@ pub enum FoundEffect {
     Block(Box<loopstore::model::CompactionBlock>),
 }
 
-/// Takes what an importer finds.
+/// The receiver of the sessions, loops and messages of a transcript.
 ///
-/// Calls come in the order of the transcript. A session must be begun before its loops, a parent
-/// loop before its children, a loop before its messages; messages may alternate between loops.
+/// An importer calls the methods in the order of the transcript: a session before its loops, a parent loop before its
+/// children, a loop before its messages. Messages may alternate between loops.
 pub trait Sink {
-    /// Begins a session, or goes on with one begun before.
+    /// Begins a session, or continues one that was begun before.
     fn session(&mut self, head: SessionHead) -> Result<(), ImportError>;
 
-    /// Begins a loop of the session begun last; `record.messages` is empty. Called again for the
-    /// same loop it updates the metadata (a status or an end that is known only later).
+    /// Begins a loop of the session that was begun last; `record.messages` is empty. A second call for the same loop
+    /// updates its metadata, such as a status or an end that is known only later.
     fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError>;
 
-    /// Adds a message to a loop of the session begun last. `raw` is the record (or the records)
-    /// that it was made from, as they are in the file: a later import compares them.
+    /// Adds a message to a loop of the session that was begun last. `raw` contains the bytes of the records that the
+    /// message was made from: a later import compares them.
     fn message(
         &mut self,
         loop_id: &LoopId,
@@ -106,13 +105,13 @@ pub trait Sink {
         raw: &[u8],
     ) -> Result<(), ImportError>;
 
-    /// Adds a compaction that the tool itself made.
+    /// Adds a compaction that was made by the tool that wrote the transcript.
     fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError>;
 
-    /// Ends a document of the file: a session that begins afterwards, under whatever id, is another transcript.
+    /// Ends a document of the file. A session that begins afterwards belongs to another transcript, whatever its id.
     ///
     /// # Errors
-    /// If the store refuses what came in.
+    /// If the store rejects the document.
     fn end_document(&mut self) -> Result<(), ImportError> {
         Ok(())
     }
@@ -120,8 +119,7 @@ pub trait Sink {
     /// Reports a record that could not be used; `line` counts from 1.
     fn skip(&mut self, line: Option<u64>, reason: String);
 
-    /// Reports damage that was repaired so that its record could be used: the first line of it, how often it
-    /// was found, and what was done.
+    /// Reports damage that was repaired: its first line, the number of places, and a description of the repair.
     fn repaired(&mut self, _line: Option<u64>, _count: u64, _what: &str) {}
 }
 
@@ -129,7 +127,7 @@ pub trait Sink {
 pub struct Source<'a> {
     /// The path, for messages and for formats whose ids are part of the path.
     pub path: &'a Path,
-    /// Its bytes; an importer may read them more than once.
+    /// The bytes of the transcript; an importer may read them more than once.
     pub reader: &'a mut dyn ReadSeek,
 }
 
@@ -177,45 +175,45 @@ pub struct Source<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Importer: Sync {
-    /// The name of the format, as `--format` takes it.
+    /// Returns the name of the format, which is also the value of `--format`.
     fn format(&self) -> &'static str;
 
-    /// True if a file that begins with `head` (up to 64 KiB, maybe cut within a line) is of this
-    /// format.
+    /// True if a file that begins with `head` is of this format. `head` has up to 64 KiB and may end within a line.
     fn detect(&self, path: &Path, head: &[u8]) -> bool;
 
     /// Reads the transcript into `sink`.
     ///
     /// # Errors
-    /// Only if the source cannot be read or the sink refuses; a bad record is skipped.
+    /// If the source cannot be read, or the sink returns an error. A record that cannot be read is skipped and is no
+    /// error.
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError>;
 
-    /// True if a file is read together with another one, as a part of its transcript. It is no transcript
-    /// by itself, and is not reported as unread.
+    /// True if a file is a part of the transcript in another file and is read with that file. Such a file is not
+    /// reported as unread.
     fn is_companion(&self, _path: &Path) -> bool {
         false
     }
 
-    /// True if a file of the format is written anew as its session grows, so that its last turn may come back
-    /// changed. Such a turn stays open until something comes after it.
+    /// True if the tool rewrites the whole file as the session grows, so that the last turn may change between
+    /// imports. The last turn stays open until another turn follows it.
     fn rewrites(&self) -> bool {
         false
     }
 
-    /// True if the end of a transcript can be read by itself, as if nothing stood before: it begins with the
-    /// first record of the loop `first`, and `title` is what the session is called. Where this is not known,
-    /// the whole transcript is read.
+    /// True if the end of a transcript can be read without the records before it. The end begins with the first
+    /// record of the loop `first`; `title` is the title of the session. If the importer returns false, the whole
+    /// transcript is read.
     fn stands_alone(&self, _end: &[u8], _first: &LoopId, _title: Option<&str>) -> bool {
         false
     }
 
-    /// True if the format holds what is stored, row by row, and is read by [`Importer::restore`].
+    /// True if the format contains the rows of a store and is read by [`Importer::restore`].
     fn holds_rows(&self) -> bool {
         false
     }
 
-    /// Reads a format that holds what is stored, row by row: it goes into the store as it is, not
-    /// through a sink, and the file itself is not kept. `None`: the format has transcripts, which
+    /// Reads a format that contains the rows of a store. The rows are written into the store unchanged, without a
+    /// sink, and no copy of the file is kept. Returns `None` if the format has transcripts, which
     /// [`Importer::import`] reads.
     fn restore(
         &self,

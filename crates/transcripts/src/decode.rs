@@ -12,11 +12,11 @@ use loopstore_locks::SharedFile;
 
 use super::{ImportError, Importer, Sink, Source, unread};
 
-/// Reads a transcript into a sink as an import does: what is compressed or in another encoding is decoded,
-/// and JSON that is damaged is repaired. Each repair is reported to the sink.
+/// Reads a transcript into a sink as an import does. Compressed files and other encodings are decoded, and damaged
+/// JSON is repaired. Each repair is reported to the sink.
 ///
 /// # Errors
-/// If the source cannot be read, the importer finds no transcript in it, or the sink refuses.
+/// If the source cannot be read or contains no transcript of the format, or the sink returns an error.
 pub fn read_transcript(
     importer: &dyn Importer,
     source: &mut Source<'_>,

@@ -26,8 +26,8 @@ const FORMATS: [(&str, &str); 20] = [
     ("openai-chat", "openai-chat"),
 ];
 
-/// Returns the importers in the order in which they are asked; the first that knows a file reads
-/// it. loopstore's own forms come first: a session of them may hold records of any other.
+/// Returns the importers in the order in which they are tried: the first importer that recognises a file reads the
+/// file. The forms of loopstore are first, since their sessions may contain records of any other format.
 ///
 /// ```
 /// use loopstore_transcripts::importers;

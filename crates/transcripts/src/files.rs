@@ -32,18 +32,19 @@ const MAX_REASONS: usize = 5;
 /// The options of an import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// The format; `None`: as each file looks.
+    /// The format of all files; `None` to detect the format of each file.
     pub format: Option<String>,
-    /// Only this session of the files. The files themselves are not kept then: they hold others.
+    /// The only session to import; `None` for all. With a session, no copies of the files are kept, since they
+    /// contain other sessions.
     pub session: Option<SessionId>,
-    /// Do not keep the files themselves.
+    /// True to keep no copies of the files.
     pub without_source: bool,
-    /// Replace secrets by markers before anything is stored. The files themselves are not kept then:
-    /// they hold the secrets.
+    /// True to replace secrets by markers before anything is stored. No copies of the files are kept then, since they
+    /// contain the secrets.
     pub redact: bool,
     /// The policy by which secrets are replaced in redacted sessions.
     pub redaction: RedactionPolicy,
-    /// Hooks that are called for each imported compaction, after its file was committed.
+    /// The hooks to call for each imported compaction, after the transaction of its file is committed.
     pub hooks: Hooks,
 }
 
@@ -53,31 +54,31 @@ impl ImportOptions {
     }
 }
 
-/// The state before each file.
+/// The progress of an import, before each file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileProgress<'a> {
     /// The file.
     pub path: &'a Path,
-    /// Its number, from 1.
+    /// The number of the file, from 1.
     pub file: u64,
     /// The number of files.
     pub files: u64,
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     pub bytes: u64,
 }
 
-/// Imports files and folders into a store, with the importers of this version.
+/// Imports files and folders into a store with all [`importers`].
 ///
-/// A folder is walked in the order of names; links to folders and hidden entries are left out.
-/// Each file is one transaction: what fails leaves nothing behind and becomes an entry in
-/// `skipped`, and the others go on.
+/// A folder is walked in the order of names; links to folders and hidden entries are skipped. Each file is one
+/// transaction. A file in a folder that fails leaves no rows and becomes an entry in `skipped`; the import continues
+/// with the next file.
 ///
-/// A named path that is not there, is of no known format or holds no transcript becomes an entry in
-/// `failed`, and the others are imported. Files in folders that may hold a conversation and are not read are in
-/// `unread`, each with the reason.
+/// A path in `paths` that does not exist, is of no known format or contains no transcript becomes an entry in
+/// `failed`; the import continues with the next path. Files in folders that may contain a conversation and are not
+/// read are in `unread`, each with the reason.
 ///
 /// # Errors
-/// If no session came in or was already there.
+/// If no session was imported and none was stored already.
 ///
 /// # Examples
 /// ```

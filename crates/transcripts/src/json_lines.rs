@@ -32,16 +32,16 @@ enum LinesReader<'a> {
 /// A line that is not blank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonLine {
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub number: u64,
-    /// Its text, repaired.
+    /// The repaired text.
     pub text: String,
-    /// The repairs.
+    /// A description of each repair.
     pub repairs: Vec<String>,
 }
 
 impl<'a> JsonLines<'a> {
-    /// Reads lines of at most `limit` bytes.
+    /// Returns a reader of lines of at most `limit` bytes.
     pub fn new(reader: impl BufRead + 'a, limit: u64) -> Self {
         Self {
             reader: LinesReader::New(Some(Box::new(reader))),
@@ -55,7 +55,7 @@ impl<'a> JsonLines<'a> {
         self.number
     }
 
-    /// Returns the next line, `None` at the end. Returns as soon as the line is there.
+    /// Returns the next line, `None` at the end. Does not wait for more input than the line.
     ///
     /// # Errors
     /// If the reader fails, a line is longer than the limit, or the encoding is not known.
@@ -113,8 +113,8 @@ impl<'a> LinesReader<'a> {
 }
 
 impl JsonLine {
-    /// Returns the values of the line, and what is no value: a record that is cut off is left behind by the
-    /// record after it.
+    /// Returns the JSON values of the line, and the parts of the line that are not JSON, such as a truncated record
+    /// with a complete one after it.
     ///
     /// # Errors
     /// The unreadable rest of the line, if no value follows it.

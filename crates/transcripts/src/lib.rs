@@ -1,17 +1,17 @@
 //! Reads transcripts that other agents and tools wrote into a store of loopstore.
 //!
-//! An [`Importer`] reads one format and hands a [`Sink`] what it finds, in the order of the transcript: sessions,
-//! loops, messages and the compactions that the tool itself made. An importer holds one message at a time (and an
-//! index of the records, where the format needs one), never a database. The sink decides what is new.
-//! [`import_paths`] finds the format of each file, [`import_source`] reads one with a given importer, and [`Watch`]
-//! reads files as they grow. Loopstore's own lines are read back row by row, by [`StoredLines`].
+//! An [`Importer`] reads one format and passes sessions, loops, messages and the tool's own compactions to a
+//! [`Sink`], in the order of the transcript. An importer holds one message in memory at a time (and an index of the
+//! records, if the format needs one), and never a database. The sink decides which messages are new. [`import_paths`]
+//! finds the format of each file, [`import_source`] reads one with a given importer, and [`Watch`] reads files as
+//! they grow. Loopstore's own lines are read back row by row, by [`StoredLines`].
 //!
 //! Each format is behind a cargo feature; `detect.rs` lists them. A new format is a module here with an `Importer`, a
 //! feature, its lines in `detect.rs`, hand-written transcripts in
 //! `tests/fixtures/` and a module of the tests of transcripts.
 //!
-//! The crate writes no transcripts (that is `loopstore-export`), compacts nothing, and has no SQL of the store's:
-//! it reads the SQLite files of other programs only.
+//! The crate writes no transcripts (`loopstore-export` does), compacts nothing, and has no SQL for the store. It
+//! reads only the SQLite files of other programs.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -198,14 +198,14 @@ pub enum ImportError {
         #[source]
         source: std::io::Error,
     },
-    /// The file holds no transcript of the format.
+    /// The file contains no transcript of the format.
     #[error("{0}")]
     NoTranscript(String),
-    /// The store refuses what was found; another file may do.
+    /// The store rejects the content of this file; other files may be accepted.
     #[error("{0}")]
     Refused(String),
-    /// The store cannot take anything now: the disk is full, say. The import ends there; what came in
-    /// before stays, and importing again goes on.
+    /// The store cannot be written to, for example because the disk is full. The import ends. Files imported before
+    /// stay, and the next import continues.
     #[error(transparent)]
     Store(loopstore::extend::StoreError),
 }

@@ -16,13 +16,13 @@ use super::report::ImportReport;
 use super::writer::StoreSink;
 use super::{ImportError, Importer, Restore, Sink, Source, unread};
 
-/// Imports one transcript in one transaction; with `only`, just that session of it. The file itself
-/// is not kept.
+/// Imports one transcript in one transaction. With `only`, only this session of the transcript is imported. No copy
+/// of the file is kept.
 ///
-/// The report counts sessions, loops, turns and messages, and lists what was skipped; it counts no files.
+/// The report counts sessions, loops, turns and messages, and lists the skipped records. It counts no files.
 ///
 /// # Errors
-/// Returns the error of the importer or the store; then nothing was written.
+/// If the importer or the store fails. Nothing is written then.
 ///
 /// # Examples
 /// ```

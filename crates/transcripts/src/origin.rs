@@ -9,16 +9,16 @@ use super::activity;
 pub struct Origin {
     /// The format.
     pub format: String,
-    /// The file, as it was given.
+    /// The path of the file, as passed to the import.
     pub path: String,
     /// The file's name without folders.
     pub file_name: String,
-    /// When the file was last written, in milliseconds since the epoch; `None` if there is no such file.
+    /// The modification time of the file, in milliseconds since the epoch; `None` if the file does not exist.
     pub modified_at: Option<i64>,
 }
 
 impl Origin {
-    /// A transcript of this format in this file.
+    /// Returns the origin of a transcript of this format in this file.
     pub fn new(format: &str, path: &Path) -> Self {
         let name = path.file_name().unwrap_or(path.as_os_str());
         Self {

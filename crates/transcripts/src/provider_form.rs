@@ -20,14 +20,14 @@ use super::signs::is_task;
 use super::transcript::{Style, TranscriptBuilder};
 use super::{ImportError, Importer, MAX_RECORD_BYTES, Sink, Source, holds_conversation};
 
-/// Reads the form of a provider.
+/// Reads conversations in the form of a provider's requests.
 #[derive(Clone, Copy, Debug)]
 pub struct ProviderForm(Form);
 
 impl ProviderForm {
-    /// Messages of Anthropic's.
+    /// Messages of Anthropic's API.
     pub const ANTHROPIC: Self = Self(Form::Anthropic);
-    /// Items of OpenAI's Responses.
+    /// Items of OpenAI's Responses API.
     pub const RESPONSES: Self = Self(Form::OpenAiResponses);
 
     /// The fields of a request that hold what is said before the conversation, and the conversation.

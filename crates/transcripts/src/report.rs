@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::ImportError;
 use super::files::with_causes;
 
-/// Something that could not be used.
+/// A record or file that could not be imported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     /// The file or folder.
@@ -22,8 +22,8 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// A loop of a transcript that became a branch: what was stored goes on otherwise, or another loop has its id. Both
-/// are kept.
+/// A loop of a transcript that was stored as a branch, since the stored loop continues differently or another loop
+/// has its id. Both loops are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ImportedBranch {
     /// The file.
@@ -34,14 +34,14 @@ pub struct ImportedBranch {
     pub loop_id: LoopId,
 }
 
-/// A session of a transcript that got another id, since its own is that of another conversation.
+/// A session of a transcript that was stored under another id, since another conversation has its id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SeparatedSession {
     /// The file.
     pub file: String,
     /// The id in the transcript.
     pub id: SessionId,
-    /// The session that it became.
+    /// The id under which the session is stored.
     pub session: SessionId,
 }
 
@@ -50,29 +50,29 @@ pub struct SeparatedSession {
 pub struct Repaired {
     /// The file.
     pub file: String,
-    /// The line of the first of it, from 1, if the format has lines.
+    /// The first damaged line, from 1, if the format has lines.
     pub line: Option<u64>,
-    /// The number of times it was found.
+    /// The number of places with this damage.
     pub count: u64,
-    /// The damage, and what was done.
+    /// A description of the damage and of the repair.
     pub what: String,
 }
 
-/// A tool call or a result that did not come as it must, and was completed.
+/// A tool call or a result that was incomplete in the transcript and was completed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CompletedCall {
     /// The file.
     pub file: String,
-    /// The call as it came, and as it was recorded.
+    /// The call in the transcript, and as it was recorded.
     pub note: String,
 }
 
-/// The report of an import: the numbers of things found, and of those that were new.
+/// The report of an import: the numbers of sessions, loops, turns and messages found, and of new messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ImportReport {
-    /// Files of which something came in or was already there.
+    /// Files with content that was imported or was stored already.
     pub files: u64,
-    /// Sessions that came in or were already there, in the order of the transcripts.
+    /// Sessions that were imported or were stored already, in the order of the transcripts.
     pub sessions: Vec<SessionId>,
     /// Loops of the transcripts.
     pub loops: u64,
@@ -80,42 +80,41 @@ pub struct ImportReport {
     pub turns: u64,
     /// Messages of the transcripts, extensions not counted.
     pub messages: u64,
-    /// Those of them that were not stored yet.
+    /// Messages that were not stored before.
     pub added_messages: u64,
-    /// Complete messages that came back changed and were kept beside the stored ones.
+    /// Complete messages that differ from the stored version; both versions are kept.
     pub revised: u64,
-    /// Parts of conversations that were written anew, or continued in two places.
+    /// Loops that were stored as branches, since a conversation was rewritten or continued in two places.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<ImportedBranch>,
-    /// Conversations under an id that another one has.
+    /// Sessions that were stored under another id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub separated: Vec<SeparatedSession>,
     /// Files in folders that are no transcript.
     pub unknown_files: u64,
-    /// Those of them that may hold a conversation all the same, each with the reason why it was not read.
+    /// Files among them that may contain a conversation, each with the reason that it was not read.
     pub unread: Vec<Skipped>,
-    /// Paths that were named and could not be imported, though others were.
+    /// Paths of the request that could not be imported, although others were imported.
     pub failed: Vec<Skipped>,
-    /// Secrets that were replaced in what was new, by type; `None`: nothing was looked at.
+    /// Secrets that were replaced in new content, by type; `None` if no content was searched for secrets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets: Option<BTreeMap<String, u64>>,
-    /// Secrets that were found in what was new and not replaced, as their confidence is too low, by type.
+    /// Secrets that were found in new content and not replaced, since their confidence is too low, by type.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub held_back: BTreeMap<String, u64>,
-    /// Sessions that came in before without being redacted: what was stored then is as it was.
+    /// Sessions that were imported earlier without redaction; their earlier content is unchanged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unredacted: Vec<SessionId>,
-    /// The parts that could not be used.
+    /// The records and files that could not be imported.
     pub skipped: Vec<Skipped>,
-    /// The damaged parts that could be used all the same.
+    /// The damage that was repaired.
     pub repaired: Vec<Repaired>,
-    /// Tool calls and results that came without an id or a name, or with arguments of another type, and were
-    /// completed.
+    /// Tool calls and results that had no id, no name or arguments of another type, and were completed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<CompletedCall>,
-    /// Size of the files.
+    /// The total size of the files in bytes.
     pub bytes: u64,
-    /// The duration of the import.
+    /// The duration of the import in seconds.
     pub seconds: f64,
     /// The compactions of other tools that were new.
     #[serde(skip)]
@@ -123,7 +122,7 @@ pub struct ImportReport {
 }
 
 impl ImportReport {
-    /// Adds what another file brought.
+    /// Adds the report of another file.
     pub fn merge(&mut self, other: Self) {
         self.files += other.files;
         for session in other.sessions {
@@ -154,7 +153,7 @@ impl ImportReport {
         self.compactions.extend(other.compactions);
     }
 
-    /// Notes damage that was repaired; of one kind in one file the first place counts.
+    /// Adds damage that was repaired. Damage of one kind in one file is one entry, with its first line.
     pub fn repair(&mut self, file: &str, line: Option<u64>, count: u64, what: &str) {
         let mut known = self.repaired.iter_mut();
         match known.find(|one| one.file == file && one.what == what) {
@@ -182,7 +181,7 @@ impl ImportReport {
         });
     }
 
-    /// Notes something that could not be used.
+    /// Adds a record or file that could not be imported.
     pub fn skip(&mut self, file: impl Into<String>, line: Option<u64>, reason: impl Into<String>) {
         self.skipped.push(Skipped {
             file: file.into(),

@@ -1,7 +1,7 @@
-//! Following transcripts while they grow.
+//! Imports transcripts while they grow.
 //!
-//! A look compares length and time of every file with those of the look before and imports what
-//! changed: importing again adds only what is new. Nothing is read of a file that stands still.
+//! Each pass compares the length and the modification time of every file with those of the pass before, and imports
+//! the changed files: an import adds only new messages. An unchanged file is not read.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -25,18 +25,17 @@ struct FileStamp {
     log: Option<(u64, Option<SystemTime>)>,
 }
 
-/// A file that changed, and the result of its import.
+/// A changed file, and the result of its import.
 #[derive(Debug)]
 pub struct Growth {
     /// The file.
     pub path: PathBuf,
-    /// The report of the import. Lines reported before, and the record that its writer has not finished, are not
-    /// in `skipped`; of each kind of damage only the first is in `repaired`. An entry of a folder that is not
-    /// read and may hold a conversation is in `unread` once.
+    /// The report of the import. `skipped` contains neither lines that were reported before nor an unfinished last
+    /// record. `repaired` contains each kind of damage once. `unread` contains each entry of a folder once.
     pub result: Result<ImportReport, ImportError>,
 }
 
-/// Follows files and folders.
+/// Imports files and folders again whenever they change.
 ///
 /// ```
 /// use loopstore::Store;
@@ -67,7 +66,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Follows these files and folders; the first look imports what is there.
+    /// Returns a watch of these files and folders. The first call of [`Watch::look`] imports all of them.
     pub fn new(paths: Vec<PathBuf>, options: ImportOptions) -> Self {
         Self {
             paths,
@@ -80,15 +79,15 @@ impl Watch {
         }
     }
 
-    /// Returns how many files were there at the last look.
+    /// Returns the number of files that existed at the last call of [`Watch::look`].
     pub fn files(&self) -> usize {
         self.seen.len()
     }
 
-    /// Looks once, calls `each` for every file that changed, and returns when all are imported or
-    /// `stop` says so.
+    /// Imports the files that changed since the last call, and calls `each` with every result. Returns when all are
+    /// imported or `stop` returns true.
     ///
-    /// A file of no known format is looked at again when it changes; so is one that was not there.
+    /// A file of no known format is tried again after it changes, and a missing file after it is created.
     pub fn look(
         &mut self,
         store: &dyn SessionStore,

@@ -1,8 +1,8 @@
 //! The sink that writes into a store.
 //!
-//! It works inside one write transaction, so a transcript comes in whole or not at all. What is stored
-//! already is skipped; `identity` says what that is. New messages wait in a batch that is bounded, so
-//! that a transcript of any size needs little memory.
+//! The sink works inside one write transaction, so a transcript is imported whole or not at all. Messages that are
+//! stored already are skipped; `identity` recognises them. New messages are collected in a bounded batch, so that a
+//! transcript of any size needs little memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -53,12 +53,12 @@ struct LoopBatch {
     bytes: usize,
 }
 
-/// Writes what an importer finds; [`StoreSink::finish`] must end it.
+/// A sink that writes into a store. [`StoreSink::finish`] must be called at the end.
 pub struct StoreSink<'a> {
     pub(super) write: &'a mut (dyn StoreWrite + 'a),
     pub(super) counter: &'a dyn TokenCounter,
     pub(super) from: Origin,
-    /// Only this session is wanted.
+    /// The only session to import; `None` for all.
     only: Option<SessionId>,
     pub(super) digests: Digests,
     pub(super) report: ImportReport,
@@ -83,7 +83,7 @@ pub struct StoreSink<'a> {
 }
 
 impl<'a> StoreSink<'a> {
-    /// A sink that writes a transcript; with `only`, just that session of it.
+    /// Returns a sink that writes a transcript. With `only`, only this session of the transcript is written.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -138,10 +138,10 @@ impl<'a> StoreSink<'a> {
         }
     }
 
-    /// Writes what is left and says what came in.
+    /// Writes the remaining messages, and returns the report.
     ///
     /// # Errors
-    /// If the store refuses; the transaction must then be given up.
+    /// If the store fails. The caller must roll back the transaction then.
     pub fn finish(mut self) -> Result<ImportReport, ImportError> {
         self.finish_document()?;
         if !self.has_sessions && self.only.is_none() {

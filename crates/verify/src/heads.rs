@@ -1,8 +1,9 @@
-//! Heads: a short text that stands for everything that is final, to be kept elsewhere.
+//! Heads: a head is a short text that identifies all final content of a database, and is kept outside of the
+//! database.
 //!
-//! Digests within a database show that it fits together, not that nothing was cut off its end, nor that
-//! all of it was not made anew. A head is the digest of where every chain ended at a moment. That state
-//! stays in the database, so that the text can be short; the text says whether it is the same still.
+//! Digests within a database prove that the database is consistent. They do not prove that its end was not cut off,
+//! or that the whole database was not rewritten. A head is the digest of the ends of all chains at a point in time.
+//! The ends themselves stay in the database, so that the text can be short.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,7 +29,7 @@ use super::report::{Findings, ProblemKind, VerifyReport};
 /// The first field of a head.
 const FORMAT: &str = "loopstore-head-1";
 
-/// A text that stands for everything final in a database at a moment.
+/// A short text that identifies all final content of a database at a point in time.
 ///
 /// ```
 /// use loopstore_verify::{take_head, verify_against};
@@ -46,7 +47,7 @@ const FORMAT: &str = "loopstore-head-1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     sha256: [u8; 32],
-    /// HMAC-SHA256 of that with a key of the user's.
+    /// The HMAC-SHA256 of the digest with a key of the user.
     signature: Option<[u8; 32]>,
 }
 
@@ -60,7 +61,7 @@ impl fmt::Display for Head {
     }
 }
 
-/// A text that is no head.
+/// The error of a text that is not a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a head reads `{FORMAT}:` and 64 hexadecimal digits, and 64 more if it is signed")]
 pub struct NoHead;
@@ -164,10 +165,11 @@ fn begins_with(chain: &AuditChain, (seq, digest): &ChainEnd) -> bool {
     row.is_some_and(|row| row.end.seq == *seq && hex::encode(row.end.chain) == *digest)
 }
 
-/// Notes where all chains end, and returns the text that stands for that; signed, if there is a key.
+/// Records the ends of all chains in the database, and returns the head that identifies them. With a key the head is
+/// signed.
 ///
 /// # Errors
-/// If something cannot be read, or the store refuses.
+/// If the store cannot be read or written.
 pub fn take_head(database: &dyn Database, key: Option<&[u8]>) -> StoreResult<Head> {
     let state = database::scan(database, |scan| to_json(&HeadState::of(scan)?))?;
     let mut head = Head {
@@ -192,8 +194,8 @@ pub fn take_head(database: &dyn Database, key: Option<&[u8]>) -> StoreResult<Hea
     Ok(head)
 }
 
-/// Does what [`verify`](super::verify) does, and checks that every session still begins with what it had
-/// when the head was taken, or was erased or pruned since.
+/// Checks a store as [`verify`](super::verify) does, and compares the store with a head. Each session must still
+/// begin with the content that it had when the head was taken, unless it was erased or pruned since.
 ///
 /// # Errors
 /// If the store cannot be read for another reason than damage.

@@ -1,13 +1,13 @@
 //! Checks whether a store of loopstore holds what was written to it.
 //!
 //! [`verify`] derives digests, totals, order, coverage and audit chains again from the rows and compares them with
-//! what is stored. [`take_head`] returns a short text that stands for all that is stored, and [`verify_against`]
-//! compares a store with such a text that was kept elsewhere.
+//! the stored ones. [`take_head`] returns a short text that identifies all stored content, and [`verify_against`]
+//! compares a store with such a text.
 //!
-//! Damage is a finding of the [`VerifyReport`] and not an error. The crate changes nothing and repairs nothing:
-//! `loopstore_admin::salvage` copies what is intact of a damaged file, with the checks of this crate. It works on every
-//! [`Database`](loopstore::Database), and an import of loopstore's own lines uses [`verify_session`] on what it brings
-//! in.
+//! Damage is listed in the [`VerifyReport`] and is not an error. The crate repairs nothing:
+//! `loopstore_admin::salvage` copies the intact rows of a damaged file, with the checks of this crate. The checks
+//! work on every [`Database`](loopstore::Database). An import of loopstore's own lines checks each imported session
+//! with [`verify_session`].
 
 #![warn(missing_docs)]
 #![cfg_attr(

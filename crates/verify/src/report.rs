@@ -19,19 +19,19 @@ const MAX_PROBLEMS: usize = 1000;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// SQLite's own checks: pages, indexes, references between tables.
+    /// A problem that SQLite's own checks found: in pages, indexes or references between tables.
     Sqlite,
     /// A table, index, trigger or view that is missing or changed.
     Schema,
-    /// A row that cannot be read, or JSON that is none.
+    /// A row that cannot be read, or a column of JSON with another text.
     Unreadable,
-    /// Stored bytes that do not have their digest.
+    /// Stored bytes that do not match their digest.
     Digest,
-    /// A message that does not follow the one before in the digest chain of its loop.
+    /// A message that does not follow the message before it in the digest chain of its loop.
     Chain,
-    /// A message or turn that is missing or one too many.
+    /// A missing or surplus message or turn.
     Sequence,
-    /// A turn that differs from what its messages say.
+    /// A turn whose row does not match its messages.
     Turn,
     /// The totals of a loop.
     Total,
@@ -43,7 +43,7 @@ pub enum ProblemKind {
     Parent,
     /// A session.
     Session,
-    /// A blob, or who shows it.
+    /// A blob, or the references to it.
     Blob,
     /// A kept source file.
     Source,
@@ -53,13 +53,13 @@ pub enum ProblemKind {
     Block,
     /// The coverage of a block.
     Coverage,
-    /// A call parted from its result.
+    /// A call that is separated from its result.
     Pairs,
-    /// A compaction that only its provider can read: misplaced, a second one, altered or orphaned.
+    /// A compaction that only its provider can read, and that is misplaced, duplicated, altered or orphaned.
     Sealed,
-    /// A manifest whose context is not the one that it names.
+    /// A manifest that does not match its context.
     Manifest,
-    /// An audit chain: a row that is missing or one too many.
+    /// An audit chain with a missing or surplus row.
     Audit,
     /// A head that does not match the database.
     Head,
@@ -71,12 +71,12 @@ pub enum ProblemKind {
     More,
 }
 
-/// One thing that is wrong.
+/// A problem that a check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The kind of damage.
     pub kind: ProblemKind,
-    /// Where: `session S, loop L, message 3`.
+    /// The place of the problem: `session S, loop L, message 3`.
     #[serde(rename = "where")]
     pub place: String,
     /// The value found, and the expected one.
@@ -99,9 +99,9 @@ pub struct Checked {
     pub runs: u64,
     /// Undos and redos.
     pub flips: u64,
-    /// Pins, those that were taken back included.
+    /// Pins, including pins that were removed.
     pub pins: u64,
-    /// Times that sessions were hidden and came back.
+    /// Changes of the visibility of sessions: hidden or shown again.
     pub hides: u64,
     /// Blocks.
     pub blocks: u64,
@@ -128,21 +128,20 @@ pub struct VerifyReport {
     pub ok: bool,
     /// The number of rows checked.
     pub checked: Checked,
-    /// The problems; after the first thousand only their number.
+    /// The first thousand problems; a last entry has the number of the others.
     pub problems: Vec<Problem>,
-    /// What is wrong with the search index. It is no part of the record, so this is no problem:
-    /// [`rebuild_index`](loopstore::extend::search::rebuild_index) makes it anew.
+    /// The faults of the search index. They are no problems, since the index is not part of the record:
+    /// [`rebuild_index`](loopstore::extend::search::rebuild_index) rebuilds the index.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub index: Vec<String>,
-    /// What is not there any more and why: sessions name others that were erased or pruned. This is no
-    /// problem.
+    /// References to sessions that were erased or pruned, with the reason. They are no problems.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub explained: Vec<String>,
-    /// True if bytes of removed content may still be in the file or its log, as a removal was killed or others
-    /// read an older state. The next write removes them. This is no problem of the record.
+    /// True if bytes of removed content may still be in the file or its log, because a removal was killed or another
+    /// program reads an older state. The next write removes the bytes. They are no problem of the record.
     #[serde(skip_serializing_if = "is_false")]
     pub unscrubbed: bool,
-    /// Copies that killed processes left half written: they hold what the database held then.
+    /// Unfinished copies that killed processes left. They contain the content of the database at that time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<UnfinishedCopy>,
 }
@@ -151,11 +150,11 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The row that a problem is found at.
+/// The row that a problem belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Subject {
-    /// The file, or what belongs to no session.
+    /// The file, or a row that belongs to no session.
     #[default]
     Database,
     Receipt(i64),

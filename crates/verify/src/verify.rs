@@ -40,10 +40,10 @@ impl Verify<'_> {
 
 /// Derives every digest, total, order and range again and compares them with what is stored.
 ///
-/// Damage is a finding, however bad it is; nothing is repaired.
+/// Damage of any kind is listed in the report. Nothing is repaired.
 ///
 /// # Errors
-/// If the store cannot be read for another reason than damage: it is busy, say.
+/// If the store cannot be read for another reason than damage, for example because it is busy.
 ///
 /// # Examples
 /// ```
@@ -117,7 +117,7 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
     }
 }
 
-/// Checks one session as [`verify`] does, but for the files that it was imported from.
+/// Checks one session as [`verify`] does, except the source files that it was imported from.
 ///
 /// # Errors
 /// If the store cannot be read for another reason than damage.
@@ -149,7 +149,7 @@ pub enum CheckedPart {
     Sources,
 }
 
-/// Checks a part of a database as [`verify`] does but for its audit chains, and says of each problem at which row it is.
+/// Checks a part of a database as [`verify`] does, except the audit chains, and returns each problem with its row.
 ///
 /// # Errors
 /// If the store cannot be read for another reason than damage.

@@ -32,7 +32,7 @@ pub fn recorded_message(message: &phi_core::AgentMessage) -> serde_json::Result<
 /// Returns a message of loopstore as a message of phi-core, for an agent's context.
 ///
 /// # Errors
-/// If the message has content that phi-core does not know.
+/// If the message has content that phi-core does not support.
 ///
 /// # Examples
 /// ```
@@ -53,8 +53,8 @@ pub fn context_message(message: &AgentMessage) -> serde_json::Result<phi_core::A
 
 /// Returns an event of phi-core for a [`SessionRecorder`](loopstore_recorder::SessionRecorder).
 ///
-/// A parent loop whose id does not begin with the session's id belongs to the session whose id it
-/// does begin with, up to the first dot; the loop of a sub-agent likewise.
+/// If the id of a parent loop does not begin with the session's id, the loop belongs to another session, whose id is
+/// the part before the first dot. The same applies to the loop of a sub-agent.
 ///
 /// # Errors
 /// If the value nests too deeply.

@@ -27,9 +27,9 @@ const KIND: &str = loopstore_model::extension_kinds::PHI_CORE_EVENT;
 
 /// A durable log of events in a loopstore database.
 ///
-/// `append` returns the next ordinal at once and leaves the writing to a task, which writes all waiting
-/// events in one transaction. Events that cannot be written (the database is locked, say) wait for the next
-/// try: `flush` tries, and returns the error. One log writes for a session at a time.
+/// `append` returns the next ordinal at once. A background task writes all waiting events in one transaction. Events
+/// that cannot be written, for example because the database is locked, wait for the next attempt; `flush` makes an
+/// attempt and returns its error. Only one log writes for a session at a time.
 ///
 /// The log of session `s` is the session `phi-core-events/s` of the database.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ struct WaitingEvent {
 }
 
 impl PhiEventLog {
-    /// Returns the logs in this database.
+    /// Returns a log of events in this database.
     pub fn new(store: AsyncStore) -> Self {
         let log = EventWriter {
             store,

@@ -1,8 +1,8 @@
 //! A drop-in for users of the crate `phi-core`.
 //!
-//! Adapters for phi-core's own traits over a store of loopstore: its sessions, its log of events, its recorder and
-//! its strategies of compaction. The files that phi-core wrote are read by `loopstore-transcripts`, and a session is
-//! written in phi-core's form by `loopstore-export`; no other agent is known here.
+//! The crate implements traits of phi-core over a store of loopstore: its sessions, its log of events, its recorder
+//! and its strategies of compaction. `loopstore-transcripts` reads the files of phi-core, and `loopstore-export`
+//! writes a session in phi-core's form.
 //!
 //! | phi-core | here |
 //! | --- | --- |

@@ -20,7 +20,7 @@ pub struct PhiRecorder {
 }
 
 impl PhiRecorder {
-    /// Returns a recorder into this database.
+    /// Returns a recorder that writes to this database.
     pub fn new(store: AsyncStore, options: RecorderOptions) -> Self {
         let recorder = AsyncRecorder::new(&store, options);
         Self { recorder }

@@ -13,17 +13,16 @@ use super::event_log::is_log;
 
 /// Sessions of phi-core in a loopstore database.
 ///
-/// A saved session is a session of loopstore: its content is never rewritten. Saving it again
-/// adds the new loops and messages, and updates its metadata; a loop that
-/// is not in it any more stays. A compaction block becomes a run. A session that was recorded
-/// from events is loaded like any other, but cannot be saved over.
+/// A saved session is a session of loopstore, whose content is never rewritten. A second save adds new loops and
+/// messages and updates the metadata; loops that the saved session lacks stay. A compaction block becomes a run. A
+/// session that was recorded from events can be loaded, but not overwritten by a save.
 #[derive(Clone)]
 pub struct PhiSessionStore {
     store: AsyncStore,
 }
 
 impl PhiSessionStore {
-    /// Returns the sessions in this database.
+    /// Returns a store of sessions in this database.
     pub fn new(store: AsyncStore) -> Self {
         Self { store }
     }

@@ -23,9 +23,9 @@ const WIDE: u64 = 1 << 50;
 
 /// A strategy of phi-core as a strategy of loopstore.
 ///
-/// The strategy makes the text; loopstore plans the kept turns. The strategy is called for the
-/// summary of an earlier loop, which has just the planned turns. The turns of the range that it
-/// names count as summarised, if it has any message; the others are dropped.
+/// loopstore selects the kept turns, and the strategy writes the text. The strategy is called as for the summary of
+/// an earlier loop, with only the selected turns. If the summary has messages, the turns of its range are recorded as
+/// summarised, and the other turns as dropped.
 pub struct FromPhi {
     name: String,
     strategy: Arc<dyn theirs::BlockCompactionStrategy>,

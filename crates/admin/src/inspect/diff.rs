@@ -17,26 +17,26 @@ use serde::Serialize;
 /// One of the two contexts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiffSide {
-    /// The originals, as if no block were active: at the moment of the other side if that is one,
-    /// else now.
+    /// The originals, as if no block were active. They are those of the other side's point in time, if it has one,
+    /// else the current ones.
     Raw,
     /// The context of the next model call.
     Now,
     /// The context as of a tick or run.
     At(AsOf),
-    /// Just before a run was committed, for the run's own loop.
+    /// The context of a run's loop just before the run was committed.
     Before(String),
 }
 
 /// The contexts to compare.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffRequest {
-    /// The first; if not given, just before the newest run that is live in the second (the
-    /// originals if there is none).
+    /// The first context; if `None`, the context just before the newest run that is live in the second context, or
+    /// the originals if there is no such run.
     pub from: Option<DiffSide>,
-    /// The second; now if not given.
+    /// The second context; [`DiffSide::Now`] if `None`.
     pub to: Option<DiffSide>,
-    /// The leaf of [`DiffSide::Now`] and [`DiffSide::Raw`]; the current loop if not given.
+    /// The leaf of [`DiffSide::Now`] and [`DiffSide::Raw`]; the current loop if `None`.
     pub leaf: Option<LoopId>,
 }
 
@@ -49,13 +49,13 @@ pub struct TurnChange {
     pub from_turn: u32,
     /// The last one.
     pub to_turn: u32,
-    /// The state in the first context; `None` if it does not have the turns.
+    /// The state in the first context; `None` if the context does not contain the turns.
     pub before: Option<TurnState>,
-    /// The state in the second context.
+    /// The state in the second context; `None` if the context does not contain the turns.
     pub after: Option<TurnState>,
 }
 
-/// Consecutive turns of a loop that both contexts show as a summary, but not as the same one.
+/// Consecutive turns of a loop that both contexts show as a summary, with different summaries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rewritten {
     /// The loop.
@@ -66,7 +66,7 @@ pub struct Rewritten {
     pub to_turn: u32,
     /// The block of the first context: its loop, `#` and its generation.
     pub before: String,
-    /// The block of the second one.
+    /// The block of the second context.
     pub after: String,
 }
 
@@ -77,22 +77,22 @@ pub struct ContextDiff {
     pub from: String,
     /// The name of the second context.
     pub to: String,
-    /// Their tokens.
+    /// The tokens of both contexts.
     pub tokens: [u64; 2],
-    /// Their messages.
+    /// The number of messages of both contexts.
     pub messages: [u64; 2],
-    /// Loop by loop from the root.
+    /// The changes, loop by loop from the root.
     pub changes: Vec<TurnChange>,
-    /// Turns for which only the text of the summary differs.
+    /// The turns for which only the summary differs.
     pub rewritten: Vec<Rewritten>,
     /// The number of turns in each state, for each context.
     pub counts: BTreeMap<&'static str, [u64; 2]>,
 }
 
-/// Compares what two contexts of a session show of each turn.
+/// Compares the state of each turn in two contexts of a session.
 ///
 /// # Errors
-/// If the session, a loop, a run or a turn is not there, or the store fails.
+/// If the session, a loop, a run or a turn does not exist, or the store fails.
 ///
 /// # Examples
 /// ```

@@ -20,21 +20,22 @@ use self::page::ExpandedPage;
 /// The turns of a session to read, and the size of the answer.
 #[derive(Clone, Debug, Default)]
 pub struct ExpandRequest {
-    /// The loop; the session's current one if not given.
+    /// The loop; the session's current loop if `None`.
     pub loop_id: Option<LoopId>,
     /// The first and the last turn.
     pub turns: (u32, u32),
-    /// The first message to show within these turns.
+    /// The position within these turns to start from; their beginning if `None`.
     pub from: Option<MessageOffset>,
-    /// Only messages that fit this query (see [`parse_query`](loopstore::extend::search::parse_query)), and of
-    /// long ones the lines around what fits.
+    /// Only messages that match this query (see [`parse_query`](loopstore::extend::search::parse_query)). Long
+    /// messages are cut to the lines around the matches.
     pub matching: Option<String>,
-    /// The most tokens of the answer, both of its messages and of its text.
+    /// The maximum number of tokens of the answer, which applies to its messages and to its text.
     pub max_tokens: Option<u64>,
 }
 
 impl ExpandRequest {
-    /// Turns `first` to `last`, both inclusive, of the session's current loop, whole.
+    /// Returns a request for the turns `first` to `last`, both inclusive, of the session's current loop, without a
+    /// limit.
     pub fn turns(first: u32, last: u32) -> Self {
         Self {
             turns: (first, last),
@@ -43,12 +44,12 @@ impl ExpandRequest {
     }
 }
 
-/// A place in a loop: a message, and how many characters of its text come before.
+/// A position in a loop: a message, and an offset in its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct MessageOffset {
-    /// The message's place in the loop.
+    /// The sequence of the message in the loop.
     pub seq: u32,
-    /// Characters of its text.
+    /// The number of characters of its text before the position.
     pub offset: u64,
 }
 
@@ -74,53 +75,53 @@ impl FromStr for MessageOffset {
     }
 }
 
-/// Some turns of a loop as they were recorded; extensions are left out.
+/// Turns of a loop as they were recorded, without extensions.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Expanded {
-    /// The messages in order. One that is not shown whole holds, as blocks of text, what is shown of its
-    /// text: that is its blocks, each on a line of its own.
+    /// The messages in order. A message that is not shown whole contains the shown parts of its text as text blocks.
+    /// Its text is its blocks, each on a line of its own.
     pub messages: Vec<AgentMessage>,
-    /// Sum of their counts.
+    /// The sum of the tokens of these messages.
     pub tokens: u64,
-    /// The position to continue from, if there is more.
+    /// The position at which the next page starts; `None` if this page is the last.
     pub next: Option<MessageOffset>,
     /// The messages that are not shown whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<CutMessage>,
-    /// The places of the messages in the loop.
+    /// The sequences of the messages in the loop.
     #[serde(skip)]
     seqs: Vec<u32>,
 }
 
-/// A message of an answer as it is read.
+/// A message of an answer as text.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ShownMessage {
     /// Its place in the loop.
     pub message: u32,
-    /// Its role, for a result with its tool and call.
+    /// The role of the message; for a tool result with the tool and the call.
     pub author: String,
-    /// Its blocks, each on a line of its own, or what is shown of them.
+    /// The blocks of the message, each on a line of its own, or the parts of them that are shown.
     pub text: String,
-    /// True if there is more of it.
+    /// True if the message is not shown whole.
     pub cut: bool,
 }
 
 /// A message that is not shown whole.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct CutMessage {
-    /// Its index among the messages of the answer.
+    /// The index of the message in the answer.
     pub message: usize,
     /// Its place in the loop.
     pub seq: u32,
-    /// The lines of its text.
+    /// The number of lines of its text.
     pub lines: u64,
-    /// The characters of its text.
+    /// The number of characters of its text.
     pub chars: u64,
     /// The parts that are shown.
     pub shown: Vec<ShownPart>,
 }
 
-/// A part of a message's text, both ends inclusive.
+/// A part of a message's text; the ends of its ranges are inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ShownPart {
     /// The first and the last line, counted from 1.
@@ -133,7 +134,7 @@ pub struct ShownPart {
 }
 
 impl Expanded {
-    /// Returns the messages as they are read, each with its author beside what it says.
+    /// Returns the messages as text, each with its author.
     pub fn shown(&self) -> Vec<ShownMessage> {
         let is_cut = |at| self.cut.iter().any(|cut| cut.message == at);
         let messages = self.messages.iter().zip(&self.seqs).enumerate();
@@ -142,8 +143,8 @@ impl Expanded {
             .collect()
     }
 
-    /// Returns the messages as text, with `> ` before each line of what was said. `…` stands where some of it is left out, with its lines and
-    /// characters.
+    /// Returns the messages as one text, with `> ` before each line of a message. `…` marks an omitted part, with the
+    /// ranges of its lines and characters.
     pub fn text(&self) -> String {
         let cut = |at| self.cut.iter().find(|cut| cut.message == at);
         let messages = self.messages.iter().enumerate();
@@ -155,13 +156,13 @@ impl Expanded {
 
 /// Returns turns of a loop as they were recorded.
 ///
-/// Without [`ExpandRequest::max_tokens`] that is all of them. With it the answer ends at a message, or at a
-/// line of one that is too long for an answer of its own; going on from each [`Expanded::next`] reads all of
-/// them, and nothing twice.
+/// Without [`ExpandRequest::max_tokens`] the answer contains all of the turns. With it the answer ends after a
+/// message, or after a line of a message that is too long for one answer. Repeated calls from each [`Expanded::next`]
+/// return all of the turns, and no part twice.
 ///
 /// # Errors
-/// If the session or the loop is not there, the loop has no such turn or message, the query cannot be asked,
-/// or [`SearchError::TooFewTokens`].
+/// If the session, the loop, a turn or the message does not exist, the query is invalid, or
+/// [`SearchError::TooFewTokens`].
 ///
 /// # Examples
 /// ```
@@ -256,7 +257,7 @@ fn no_turns(row: &LoopRow, first: u32, last: u32) -> String {
 /// The bytes of an image, or of other binary content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobBytes {
-    /// Its id: the SHA-256 in hexadecimal digits, as `payload` of `v_messages` shows it.
+    /// The id of the blob: its SHA-256 in hexadecimal digits, as in the column `payload` of `v_messages`.
     pub id: String,
     /// The bytes.
     pub data: Vec<u8>,
@@ -265,7 +266,7 @@ pub struct BlobBytes {
 /// Returns the blob whose id is or begins with `given`.
 ///
 /// # Errors
-/// If there is none, several begin so, or its bytes are not those that its id names.
+/// If no blob or several blobs match, or the bytes do not match the id.
 pub fn blob(store: &dyn SessionStore, given: &str) -> StoreResult<BlobBytes> {
     store::read(store, |read| {
         let name = lookup::blob(read, given)?;

@@ -9,9 +9,9 @@ use loopstore::model::{LoopId, SessionId};
 /// The name of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockName {
-    /// By its number on its loop.
+    /// The generation of the block in its loop.
     Generation(u32),
-    /// By the run that wrote it.
+    /// The run that wrote the block.
     Run(String),
 }
 
@@ -19,16 +19,16 @@ pub enum BlockName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockSection {
-    /// Kept word for word.
+    /// The first turns, kept verbatim.
     First,
-    /// Replaced.
+    /// The turns that the summary replaces.
     Compacted,
-    /// Kept, long tool outputs cut.
+    /// The recent turns, kept with long tool outputs truncated.
     Recent,
 }
 
 impl BlockSection {
-    /// Returns the word in JSON.
+    /// Returns the name of the section in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -38,12 +38,12 @@ impl BlockSection {
     }
 }
 
-/// The turns that a section of a block stands for.
+/// The turns that a section of a block represents.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ReplacedTurns {
     /// The loop of the block.
     pub loop_id: LoopId,
-    /// The block.
+    /// The generation of the block.
     pub generation: u32,
     /// The run that wrote it.
     pub run_id: String,
@@ -51,11 +51,11 @@ pub struct ReplacedTurns {
     pub section: BlockSection,
     /// Its turns, both ends inclusive.
     pub turns: (u32, u32),
-    /// All that the block covers, other loops too if it is a rollup.
+    /// All turns that the block covers, including those of other loops if the block is a rollup.
     pub covers: Vec<CoveredTurns>,
 }
 
-/// Turns of a loop, and what a block made of them.
+/// Turns of a loop, and their disposition in a block.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct CoveredTurns {
     /// The loop.
@@ -66,11 +66,11 @@ pub struct CoveredTurns {
     pub disposition: &'static str,
 }
 
-/// Returns which turns a block replaced; with `section` given, the turns of that one.
+/// Returns the turns that a block replaces, or the turns of `section`.
 ///
 /// # Errors
-/// If the session, loop, run, block or section is not there, or the run wrote several blocks and no
-/// loop is named.
+/// If the session, loop, run, block or section does not exist, or the run wrote several blocks and `loop_id` is
+/// `None`.
 ///
 /// # Examples
 /// ```

@@ -22,16 +22,17 @@ pub struct EraseRequest {
     pub session: SessionId,
     /// The reason; it is stored in the receipt.
     pub reason: Option<String>,
-    /// Also while somebody drives one of its loops; the next write of the driver then fails.
+    /// True to erase the session even if a program holds the lease of one of its loops. The next write of this
+    /// program fails.
     pub force: bool,
-    /// Also kept files that hold other sessions too.
+    /// True to remove also kept source files that contain other sessions.
     pub with_files: bool,
     /// True to change nothing and only report.
     pub dry_run: bool,
 }
 
 impl EraseRequest {
-    /// A request to erase a session and the files that hold nothing else.
+    /// Returns a request to erase a session and the kept files that contain no other session.
     pub fn new(session: SessionId) -> Self {
         Self {
             session,
@@ -50,36 +51,35 @@ pub struct EraseReport {
     pub session_id: SessionId,
     /// True if nothing was changed.
     pub dry_run: bool,
-    /// The receipt; `None`: it was only told.
+    /// The receipt of the erasure; `None` for a dry run on a session that is still stored.
     pub receipt: Option<i64>,
-    /// True if the session had been erased before and only its bytes had to be removed.
+    /// True if the session was erased before, and only its remaining bytes were removed.
     pub was_erased: bool,
-    /// Rows that went, by table; not known before.
+    /// The number of removed rows by table; empty for a dry run on a session that is still stored.
     pub counts: BTreeMap<String, u64>,
-    /// Kept source files that went.
+    /// The number of removed source files.
     pub sources: u64,
-    /// Other sessions that these files held something of.
+    /// Other sessions with content in these files.
     pub source_of: Vec<SessionId>,
-    /// All kept source files of the session, also those that stay for others.
+    /// All kept source files of the session, including files that stay for other sessions.
     pub files: Vec<KeptFile>,
-    /// Blobs and parts of files that stay because others show them too.
+    /// The number of blobs and file parts that stay, since other sessions use them.
     pub shared: u64,
-    /// Sessions that name this one.
+    /// Sessions that refer to this session.
     pub named_by: Vec<SessionId>,
-    /// The remaining bytes.
+    /// The places where bytes of the content may remain.
     pub leftover: Leftover,
-    /// Copies that killed processes had left half written.
+    /// Unfinished copies that killed processes left.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<UnfinishedCopy>,
 }
 
-/// Erases a session: its rows, its words in the index, the files that hold nothing else, and their bytes
-/// in the file and its log. One that was erased before, and whose bytes are still to be taken away, is
-/// finished.
+/// Erases a session: its rows, its words in the search index, the kept files that contain no other session, and their
+/// bytes in the database file and its log. If the session was erased before and bytes of it remain, they are removed.
 ///
 /// # Errors
-/// [`StoreError::LeaseHeld`] if somebody drives one of its loops, [`StoreError::NoSession`] if there is
-/// no such session and no receipt of one, or if the store refuses. Then nothing was erased.
+/// [`StoreError::LeaseHeld`] if a program drives one of its loops; [`StoreError::NoSession`] if there is neither such
+/// a session nor a receipt of it; or if the store fails. Nothing is erased then.
 ///
 /// # Examples
 /// ```

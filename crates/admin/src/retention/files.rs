@@ -17,11 +17,12 @@ use serde::Serialize;
 pub struct KeptFile {
     /// The path of the file when it was imported.
     pub path: String,
-    /// Its bytes.
+    /// The size of the file in bytes.
     pub bytes: u64,
-    /// The other sessions that it holds something of.
+    /// The other sessions with content in the file.
     pub sessions: Vec<SessionId>,
-    /// True if the file is removed; else it stays for those sessions, with its content of this one.
+    /// True if the file is removed. Otherwise it stays for the other sessions, and still contains content of this
+    /// session.
     pub goes: bool,
 }
 
@@ -81,24 +82,24 @@ pub(super) fn listed(files: KeptFiles) -> Vec<KeptFile> {
     files.into_values().map(|(_, file)| file).collect()
 }
 
-/// The removal that took the kept files of a session.
+/// The removal that removed the kept files of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FilesRemoved {
     /// The receipt.
     pub receipt: i64,
-    /// What it is of: `redact`, `erase` or `prune`.
+    /// The kind of the removal: `redact`, `erase` or `prune`.
     pub kind: String,
-    /// The session that lost content: this one, or another one that the file held something of too.
+    /// The session that the removal applied to: this session, or another session in the same file.
     pub session_id: SessionId,
-    /// When, as ISO-8601 text.
+    /// The time of the removal, as ISO-8601 text.
     pub at: String,
 }
 
-/// Returns what took the kept files of a session, the newest of several; `None` if it has files, or
-/// nothing took any.
+/// Returns the newest removal that removed kept files of a session; `None` if the session still has files, or no
+/// removal removed any.
 ///
 /// # Errors
-/// If the session is not there, or the store fails.
+/// If the session does not exist, or the store fails.
 ///
 /// # Examples
 /// ```

@@ -21,10 +21,10 @@ use serde::Serialize;
 /// The bytes of a part of a file that are looked at again with the next one.
 const OVERLAP: usize = 4096;
 
-/// A place where something of what was removed still stands.
+/// A place that still contains removed content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftPlace {
-    /// The session that the place belongs to; `None`: several may share it.
+    /// The session that the place belongs to; `None` if several sessions may share it.
     pub session_id: Option<SessionId>,
     /// The table, or table and column.
     pub place: String,

@@ -1,17 +1,17 @@
-//! What is not kept: secrets taken out of a stored session, sessions erased, old ones pruned. And what is
-//! kept smaller: archived loops.
+//! Retention: redacts secrets in stored sessions, erases sessions, prunes old sessions, and archives loops.
 //!
-//! Each removal is one transaction and leaves a receipt: what went, when, why, and the digests of what
-//! was there. After it the file is scrubbed, so that no byte is left in free pages, the index or the
-//! log. A process that is killed between leaves that to the next: the same command finishes it.
+//! Each removal is one transaction and leaves a receipt with the kind of the removal, the time, the reason and the
+//! digests of the removed content. After the transaction the file is scrubbed, so that no byte of the content remains
+//! in free pages, the index or the log. If the process is killed before the scrub ends, a second run of the same
+//! command finishes it.
 //!
-//! What hangs together:
-//! - a blob goes with the last session that shows it; one that another session shows stays;
-//! - a kept source file goes whole, as a part of it could not be given back as it was, and it goes with
-//!   the last session that it holds something of. Until then it stays for the others, with what it holds
-//!   of those that went, and each report says so; `with_files` removes it at once;
+//! The rules for shared content:
+//! - a blob is removed with the last session that shows it;
+//! - a kept source file is removed as a whole, with the last session that has content in it. Until then the file
+//!   stays for the other sessions and still contains the content of the removed ones, as each report states;
+//!   `with_files` removes it at once;
 //! - sessions that refer to an erased one keep the reference, and `verify` explains it;
-//! - pruning takes sessions that started each other, or go on from each other, together or not at all.
+//! - sessions that started each other, or continue each other, are pruned together or not at all.
 
 mod archive;
 mod erase;
@@ -46,18 +46,17 @@ pub use redact::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leftover {
-    /// None.
+    /// No bytes remain.
     None,
-    /// Some are in the log beside the file, because another program reads an older state. The same
-    /// command takes them away when that is done.
+    /// Bytes remain in the log beside the file, because another program reads an older state. Run the same command
+    /// again after that read ends.
     InLog,
-    /// Some are in the file, because other programs wrote all the time. The same command takes them
-    /// away.
+    /// Bytes remain in the file, because other programs wrote all the time. Run the same command again.
     InFile,
-    /// Some may be on the server, in pages that it has not used again, in its log and its backups.
+    /// Bytes may remain on the server: in pages that it has not used again, in its log and in its backups.
     OnServer,
-    /// Some are in what stays: other sessions, ids, or a kept file that others need too. The report says
-    /// where.
+    /// Bytes remain in content that stays: other sessions, ids, or a kept file that other sessions need. The report
+    /// lists the places.
     InContent,
 }
 
@@ -87,7 +86,7 @@ fn scrub(store: &dyn Database) -> StoreResult<(Leftover, Vec<UnfinishedCopy>)> {
     ))
 }
 
-/// Finishes a removal that was cut off after its transaction; does nothing if there is none.
+/// Finishes a removal that was interrupted after its transaction; does nothing if there is none.
 ///
 /// # Errors
 /// If the database cannot be read or written.
@@ -105,10 +104,10 @@ pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
     scrub(store).map(|(leftover, _)| leftover)
 }
 
-/// Protects a session, so that [`prune`] leaves it alone, or no longer. Returns since when it is protected.
+/// Protects a session from [`prune`], or ends the protection. Returns the time since which the session is protected.
 ///
 /// # Errors
-/// If there is no such session, or the store refuses.
+/// If the session does not exist, or the store fails.
 ///
 /// # Examples
 /// ```

@@ -24,25 +24,25 @@ use super::{Leftover, scrub};
 /// last happened in its session, in milliseconds.
 const OPEN_FOR: i64 = 24 * 60 * 60 * 1000;
 
-/// A request to prune sessions. Without an age and a number none is pruned.
+/// A request to prune sessions. `older_than` or `keep_last` must be set.
 #[derive(Clone, Debug, Default)]
 pub struct PruneRequest {
-    /// Sessions whose newest message is at least this old, in milliseconds.
+    /// Only sessions whose newest message is at least this number of milliseconds old.
     pub older_than: Option<i64>,
-    /// The newest so many stay, however old they are; those of the agent, if one is named. Those of which
-    /// no time is known come last.
+    /// The number of newest sessions to keep, whatever their age; counted among the sessions of `agent`, if it is
+    /// set. Sessions without a known time are counted last.
     pub keep_last: Option<usize>,
     /// Only sessions of this agent.
     pub agent: Option<String>,
     /// The reason; it is stored in the receipts.
     pub reason: Option<String>,
-    /// Also kept files that hold sessions that stay.
+    /// True to remove also kept source files that contain sessions which stay.
     pub with_files: bool,
     /// True to change nothing and only report.
     pub dry_run: bool,
 }
 
-/// A session that goes.
+/// A session that is pruned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PrunedSession {
     /// The session.
@@ -55,9 +55,9 @@ pub struct PrunedSession {
     pub loops: u64,
     /// Its messages, extensions not counted.
     pub messages: u64,
-    /// The bytes of these as JSON.
+    /// The size of its messages as JSON, in bytes.
     pub bytes: u64,
-    /// The receipt; `None`: it was only told.
+    /// The receipt; `None` for a dry run.
     pub receipt: Option<i64>,
 }
 
@@ -65,19 +65,19 @@ pub struct PrunedSession {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptWhy {
-    /// It is protected.
+    /// The session is protected.
     Protected,
-    /// No time of it is known, so that it has no age.
+    /// No time of the session is known, so that it has no age.
     Undated,
-    /// One of its loops is at work.
+    /// One of its loops is open.
     Open,
-    /// It started, was started by, goes on from or is gone on from by a session that stays.
+    /// The session started, was started by, continues or is continued by a session that stays.
     Linked,
-    /// Something happened to it while others were pruned.
+    /// The session changed while other sessions were pruned.
     Changed,
 }
 
-/// A session that stays though it is old enough to go.
+/// A session that is kept although it is old enough to be pruned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptSession {
     /// The session.
@@ -91,29 +91,29 @@ pub struct KeptSession {
 pub struct PruneReport {
     /// True if nothing was changed.
     pub dry_run: bool,
-    /// Sessions that went, the least active first.
+    /// The pruned sessions, the least recently active first.
     pub pruned: Vec<PrunedSession>,
-    /// Sessions that stay though they are old enough.
+    /// Sessions that are kept although they are old enough.
     pub kept: Vec<KeptSession>,
-    /// Kept source files that went.
+    /// The number of removed source files.
     pub sources: u64,
-    /// Sessions that stay, and whose source file went with one that did not.
+    /// Kept sessions whose source file was removed with a pruned session.
     pub source_of: Vec<SessionId>,
-    /// All kept source files of the sessions that go, also those that stay for others.
+    /// All kept source files of the pruned sessions, including files that stay for other sessions.
     pub files: Vec<KeptFile>,
-    /// The remaining bytes.
+    /// The places where bytes of the content may remain.
     pub leftover: Leftover,
-    /// Copies that killed processes had left half written.
+    /// Unfinished copies that killed processes left.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<UnfinishedCopy>,
 }
 
-/// Removes old sessions, each with a receipt. Protected ones stay, and so do those with an open loop and
-/// those linked with one that stays.
+/// Removes old sessions, each with a receipt. Protected sessions, sessions with an open loop, and sessions linked
+/// with a kept session are kept.
 ///
 /// # Errors
-/// If neither an age nor a number is given, or the store refuses; groups that went before are gone
-/// then, and the next call goes on.
+/// If neither `older_than` nor `keep_last` is set, or the store fails. Sessions that were removed before the error
+/// stay removed, and the next call continues.
 ///
 /// # Examples
 /// ```

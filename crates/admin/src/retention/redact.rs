@@ -32,12 +32,12 @@ use sealed::SealedDrops;
 
 pub use report::{FindingPlace, FoundSecret, RedactReport, RedactRequest, RedactedMessage};
 
-/// Replaces the secrets in a stored session by markers, and parts of them from eight characters on. What
-/// is imported into it from then on is redacted first. The policy of the request says what of the secrets found is
-/// replaced; by default all with medium or high confidence.
+/// Replaces the secrets in a stored session by markers, and also parts of the secrets of eight or more characters.
+/// Later imports into the session are redacted too. The policy of the request selects the secrets to replace; by
+/// default those with medium or high confidence.
 ///
 /// # Errors
-/// If there is no such session, if it is damaged, or if the store refuses. Then nothing was changed.
+/// If the session does not exist or is damaged, or the store fails. Nothing is changed then.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! The text that an agent gets from the record when it compacts. No other place writes to a model.
+//! The handback: the text that an agent gets from the record when it compacts. No other module writes to a model.
 
 use std::ops::ControlFlow;
 
@@ -19,8 +19,8 @@ fn introduction(session: &SessionId) -> String {
 /// A session of fewer messages fits its summary.
 const MIN_MESSAGES: usize = 10;
 
-/// Returns what a session's agent is handed back after a compaction, in at most so many tokens; `None` if
-/// there is nothing to say.
+/// Returns the handback text for a session's agent after a compaction, of at most the given number of tokens; `None`
+/// if there is no text.
 pub fn after_compaction(
     store: &dyn Database,
     session: &SessionId,
@@ -37,7 +37,7 @@ pub fn after_compaction(
     Ok(state.map(|state| format!("{introduction}{state}")))
 }
 
-/// Returns the working state of a session in at most so many tokens, in place of a summary.
+/// Returns the working state of a session, of at most the given number of tokens, as a replacement for a summary.
 pub fn in_place(
     store: &dyn Database,
     session: &SessionId,

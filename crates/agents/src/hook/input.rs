@@ -1,4 +1,4 @@
-//! What an agent says on stdin: JSON that it may get wrong, cut off, or never end.
+//! The event that an agent writes to stdin: JSON that may be invalid, truncated or endless.
 
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +13,7 @@ const MAX_SESSION_BYTES: u64 = 256 << 20;
 /// The longest id of a session.
 const MAX_ID_BYTES: usize = 200;
 
-/// The fields that concern a hook, whoever calls it. Each agent names what it has.
+/// The fields of an event, for all agents. Each agent sets some of the fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct HookEvent {
@@ -21,26 +21,26 @@ pub struct HookEvent {
     session_id: Option<String>,
     transcript_path: Option<PathBuf>,
     agent_transcript_path: Option<PathBuf>,
-    /// What began a session: `startup`, `resume`, `clear` or `compact`.
+    /// The cause of a session's start: `startup`, `resume`, `clear` or `compact`.
     pub source: Option<String>,
 }
 
-/// The reason why an event cannot be used.
+/// The reason that an event cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The event cannot be read.
     #[error("stdin cannot be read")]
     Read(#[source] std::io::Error),
-    /// The event is longer than any that an agent writes.
+    /// The event is longer than the limit.
     #[error("the event has more than {0} bytes")]
     Long(u64),
-    /// The event is not JSON, or not of this shape.
+    /// The event is not JSON, or has an unknown form.
     #[error("the event is not the JSON object that was expected")]
     Shape(#[source] serde_json::Error),
-    /// A path that no agent gives.
+    /// A path is invalid.
     #[error("{0} is not the path of a transcript: {1}")]
     Path(String, &'static str),
-    /// An id that no agent gives.
+    /// An id is invalid.
     #[error("the session's id holds other characters than letters, digits, `.`, `_` and `-`")]
     Id,
 }
@@ -66,7 +66,7 @@ impl HookEvent {
         serde_json::from_slice(bytes).map_err(InputError::Shape)
     }
 
-    /// Reads what OpenCode's plugin hands over, a whole session: `{info, messages}`.
+    /// Reads the event of OpenCode's plugin, which contains a whole session: `{info, messages}`.
     pub fn of_export(bytes: &[u8]) -> Result<Self, InputError> {
         #[derive(Deserialize)]
         struct Export {
@@ -83,7 +83,7 @@ impl HookEvent {
         })
     }
 
-    /// Returns the id of the session, if the agent gives one.
+    /// Returns the id of the session, if the event has one.
     pub fn session_id(&self) -> Result<Option<&str>, InputError> {
         let Some(id) = self.session_id.as_deref().filter(|id| !id.is_empty()) else {
             return Ok(None);
@@ -93,9 +93,9 @@ impl HookEvent {
         is_name.then_some(Some(id)).ok_or(InputError::Id)
     }
 
-    /// Returns the transcripts that it names: of the session, and of a sub-agent. One of a sub-agent that is
-    /// not there is left out: Claude Code has sub-agents that write none. With `may_lack` so is that of the
-    /// session: one in which nothing was said has none.
+    /// Returns the paths of the event's transcripts: of the session, and of a sub-agent. A missing transcript of a
+    /// sub-agent is left out, since some sub-agents of Claude Code write none. With `may_lack`, a missing transcript
+    /// of the session is left out too, since a session without messages has none.
     pub fn transcripts(&self, may_lack: bool) -> Result<Vec<PathBuf>, InputError> {
         let own = self.transcript_path.iter().map(|path| (path, may_lack));
         let of_agent = self.agent_transcript_path.iter().map(|path| (path, true));

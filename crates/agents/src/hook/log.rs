@@ -1,7 +1,7 @@
 //! The last calls of hooks: one JSON object a line, in `hooks.jsonl` of the state folder.
 //!
-//! It never grows past 128 KiB: the older half is dropped then. An entry says that something failed and
-//! why, and holds nothing of a conversation.
+//! The log never exceeds 128 KiB: its older half is dropped at that size. An entry has the failure and its reason,
+//! and no content of a conversation.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -30,7 +30,7 @@ pub struct HookEntry {
     pub event: String,
     /// The duration.
     pub milliseconds: u64,
-    /// Messages that came in.
+    /// The number of messages that were added.
     #[serde(default)]
     pub added_messages: u64,
     /// The database.
@@ -45,7 +45,7 @@ pub struct HookEntry {
 }
 
 impl HookEntry {
-    /// A call that has just begun.
+    /// Returns the entry of a call that has just begun.
     pub fn new(agent: &str, event: &str) -> Self {
         Self {
             at: Time::now().as_str().to_owned(),
@@ -59,7 +59,7 @@ impl HookEntry {
         }
     }
 
-    /// Notes that it failed, and what to do about it. What was noted first stays.
+    /// Sets the failure and its hint. A failure that was set before is kept.
     pub fn fail(&mut self, why: String, hint: Option<&str>) {
         if self.failure.is_none() {
             self.failure = Some(why);
@@ -67,7 +67,7 @@ impl HookEntry {
         }
     }
 
-    /// A call with these arguments, of which nothing is known for sure.
+    /// Returns the entry of a call with these unparsed arguments.
     pub fn of_arguments(args: &[OsString]) -> Self {
         let texts: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         let at = texts.iter().skip(1).rposition(|arg| arg == "hook");
@@ -85,7 +85,7 @@ fn short(text: &str) -> String {
     clean.take(MAX_TEXT).collect()
 }
 
-/// Returns where the log is; `None` if no variable says where it would be.
+/// Returns the path of the log; `None` if no variable names its folder.
 pub fn path() -> Option<PathBuf> {
     Some(state::folder()?.join("hooks.jsonl"))
 }
@@ -107,7 +107,7 @@ pub fn append(entry: &HookEntry) -> io::Result<()> {
     file.write_all(&line)
 }
 
-/// Tries whether an entry could be added.
+/// Tests whether an entry can be added.
 pub fn try_writing() -> io::Result<()> {
     let path = state::made("")?.join("hooks.jsonl");
     let mut options = OpenOptions::new();
@@ -126,7 +126,7 @@ fn drop_older_half(file: &mut std::fs::File) -> io::Result<()> {
     file.write_all(&kept[begins..])
 }
 
-/// Returns all entries, oldest first; lines that are none are left out.
+/// Returns all entries, oldest first, without invalid lines.
 pub fn entries() -> io::Result<Vec<HookEntry>> {
     let Some(path) = path() else {
         return Ok(Vec::new());

@@ -1,7 +1,7 @@
-//! `loopstore hook`: what an agent calls while it works.
+//! `loopstore hook`: the command that an agent calls while it works.
 //!
-//! Whatever fails here, the agent continues: the exit code is 0, the output is whole or empty, and after
-//! [`LIMIT`] the process ends by itself. What failed is noted in [`log`], for `loopstore doctor`.
+//! After any failure the agent continues: the exit code is 0, the output is complete or empty, and after [`LIMIT`]
+//! the process ends by itself. Failures are recorded in [`log`], for `loopstore doctor`.
 
 mod answer;
 mod codex;
@@ -24,7 +24,7 @@ use self::watchdog::Watchdog;
 
 pub use self::answer::answer;
 
-/// The longest that an agent waits for a hook.
+/// The maximum time that an agent waits for a hook.
 pub const LIMIT: Duration = Duration::from_secs(2);
 /// The longest that recording a large transcript may take, of which no agent waits for.
 const DETACHED_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -38,14 +38,15 @@ pub struct HookCall {
     pub agent: NativeAgent,
     /// The event, as the agent names it.
     pub event: String,
-    /// The event's details, from an agent that passes them as an argument; else they are read from stdin.
+    /// The event, if the agent passes it as an argument; `None` to read it from stdin.
     pub details: Option<String>,
-    /// True for a process that a hook started and does not wait for: it records what stdin names and prints nothing.
+    /// True for a background process that a hook started: it records the transcripts that stdin names, and prints
+    /// nothing.
     pub detached: bool,
 }
 
-/// Runs a hook: `answer` parses the arguments and returns what the agent gets. Whatever fails in it goes into the log,
-/// and not to the agent.
+/// Runs a hook. `answer` parses the arguments and returns the output for the agent. Failures of `answer` are recorded
+/// in the log and are not reported to the agent.
 pub fn guarded(
     args: Vec<OsString>,
     hints: Hints,
@@ -84,10 +85,10 @@ fn panic_text(panicked: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// Runs a hook outside of [`guarded`]: its errors are those of a command.
+/// Runs a hook without [`guarded`], and returns its errors.
 ///
 /// # Errors
-/// If the event cannot be read, or nothing could be recorded.
+/// If the event cannot be read, or the transcripts cannot be recorded.
 pub fn run(app: &mut App, call: &HookCall) -> Result<Done, CliError> {
     let mut entry = HookEntry::new(call.agent.as_str(), &call.event);
     if let Some(answer) = answer(app, call, &mut entry)? {

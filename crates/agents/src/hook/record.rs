@@ -39,7 +39,7 @@ pub struct RecordRequest<'a> {
     pub paths: &'a [PathBuf],
     /// The session of the first.
     pub session: Option<&'a SessionId>,
-    /// True if the answer needs what is recorded.
+    /// True if the answer needs the recorded messages.
     pub waits: bool,
     /// True if a copy of the files is to be kept too.
     pub keeps: bool,
@@ -89,7 +89,7 @@ fn appended(
     Ok(Some(session.clone()))
 }
 
-/// Records a whole session that was handed over, and returns its id.
+/// Records the whole session of an event, and returns its id.
 pub fn export(
     app: &App,
     bytes: &[u8],
@@ -110,7 +110,7 @@ pub fn export(
     Ok(report.sessions.first().cloned())
 }
 
-/// Records transcripts that a hook did not wait for, one process at a time for each.
+/// Records transcripts in the background. Each transcript is recorded by one process at a time.
 pub fn detached(
     app: &App,
     agent: NativeAgent,

@@ -1,5 +1,5 @@
-//! Where hooks and installers keep what is theirs: `$XDG_STATE_HOME/loopstore`, else
-//! `~/.local/state/loopstore`. Only its owner can read it.
+//! The folder for the state of hooks and installers: `$XDG_STATE_HOME/loopstore`, else `~/.local/state/loopstore`.
+//! Only its owner can read it.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use crate::homes;
 
-/// Returns the folder; `None` if neither variable says where it is.
+/// Returns the folder; `None` if neither variable is set.
 pub fn folder() -> Option<PathBuf> {
     let state = homes::folder("XDG_STATE_HOME", ".local/state")?;
     Some(state.join("loopstore"))
 }
 
-/// Returns a folder within it, which is made if need be.
+/// Returns a folder within the state folder, which is created if it does not exist.
 pub fn made(name: &str) -> io::Result<PathBuf> {
     let unknown = || io::Error::new(ErrorKind::NotFound, "set HOME or XDG_STATE_HOME");
     let path = folder().ok_or_else(unknown)?.join(name);

@@ -23,7 +23,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts to wait; `entry` says what was called.
+    /// Starts the timer for the call in `entry`.
     pub fn start(limit: Duration, mut entry: HookEntry) -> Self {
         let is_answering = Arc::new(AtomicBool::new(false));
         let seen = is_answering.clone();
@@ -46,7 +46,7 @@ impl Watchdog {
         Self { is_answering }
     }
 
-    /// Prints the answer whole, unless the time is up.
+    /// Prints the whole answer, unless the limit was reached.
     pub fn disarm(&self, answer: Option<&str>) {
         if self.is_answering.swap(true, Ordering::SeqCst) {
             // The process ends at any moment.

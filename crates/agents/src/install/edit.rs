@@ -1,4 +1,4 @@
-//! The changes that each agent needs in which file, and their removal.
+//! The changes to the files of each agent, and their removal.
 
 use std::path::PathBuf;
 
@@ -10,16 +10,16 @@ use super::setup::Setup;
 use super::{json, scripts, toml};
 use crate::homes;
 
-/// The reason why a file cannot be changed.
+/// The reason that a file cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// The file does not parse.
     #[error("it cannot be read: {0}")]
     Syntax(String),
-    /// Something in it is not of the shape that the agent reads.
+    /// A part of the file does not have the form that the agent reads.
     #[error("{0} is not what the agent reads there")]
     Shape(&'static str),
-    /// A file of that name is somebody else's.
+    /// A file with this name exists that loopstore did not write.
     #[error("it is not from `loopstore install`; move it away first")]
     Foreign,
 }
@@ -34,21 +34,21 @@ pub enum Edit {
     ClaudeServer,
     /// Hooks, notice and server in Codex's configuration.
     Codex,
-    /// The extension of pi: a file of ours.
+    /// The extension of pi, a file of loopstore.
     PiExtension,
-    /// The plugin of OpenCode: a file of ours.
+    /// The plugin of OpenCode, a file of loopstore.
     OpenCodePlugin,
     /// The server of tools in OpenCode's list.
     OpenCodeServer,
 }
 
 impl Edit {
-    /// True if the whole file is ours.
+    /// True if the whole file belongs to loopstore.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::PiExtension | Self::OpenCodePlugin)
     }
 
-    /// Returns the file with our entries, once, whether it had some or not.
+    /// Returns the file with the entries of loopstore. Existing entries are replaced.
     pub fn add(self, text: Option<&str>, setup: &Setup) -> Result<String, EditError> {
         let bare = match (self.is_whole(), text) {
             (true, Some(text)) if !text.contains(scripts::MARK) => return Err(EditError::Foreign),
@@ -87,7 +87,7 @@ pub struct Target {
     pub edit: Edit,
 }
 
-/// Returns the files of an agent that are changed, with the server of tools or without.
+/// Returns the files of an agent to change, with or without the server of tools.
 pub fn targets(agent: NativeAgent, with_server: bool) -> Result<Vec<Target>, CliError> {
     let root = root(agent)?;
     let one = |path: PathBuf, edit| Target { path, edit };

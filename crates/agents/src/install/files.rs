@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The largest file that is changed.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Returns what is in a file; `None` if it is not there.
+/// Returns the content of a file; `None` if the file does not exist.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let data = match path.symlink_metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -24,7 +24,7 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     std::fs::read(path).map(Some)
 }
 
-/// Replaces a file, and returns the folders that were made for it.
+/// Replaces a file, and returns the folders that were created for it.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<Vec<PathBuf>> {
     // The target of a link is replaced, not the link.
     let target = match path.symlink_metadata() {
@@ -70,7 +70,7 @@ fn make_folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-/// Removes a file and, of the folders that were made for it, those that are empty.
+/// Removes a file, and the empty folders that were created for it.
 pub fn remove(path: &Path, folders: &[PathBuf]) -> io::Result<()> {
     std::fs::remove_file(path)?;
     for folder in folders.iter().rev() {

@@ -71,7 +71,7 @@ pub fn add_hooks(text: &str, setup: &Setup) -> Result<String, EditError> {
     Ok(root.to_string())
 }
 
-/// Takes the hooks of Claude Code out again.
+/// Removes the hooks of Claude Code.
 pub fn remove_hooks(text: &str) -> Result<String, EditError> {
     let (root, top) = parse(text)?;
     let Some(hooks) = top.object_value("hooks") else {
@@ -169,7 +169,7 @@ fn add_server(text: &str, list: &'static str, server: CstInputValue) -> Result<S
     Ok(root.to_string())
 }
 
-/// Takes the server of tools out of such a list.
+/// Removes the server of tools from a list.
 pub fn remove_server(text: &str, list: &str) -> Result<String, EditError> {
     let (root, top) = parse(text)?;
     let servers = top.object_value(list);

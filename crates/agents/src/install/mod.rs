@@ -23,20 +23,20 @@ use self::setup::Setup;
 pub use self::files::read;
 pub use self::plan::taken_out;
 
-/// A request to set an agent up, or to take out what was set up.
+/// A request to set up an agent, or to remove the setup.
 #[derive(Clone, Debug)]
 pub struct InstallRequest {
     /// The agent.
     pub agent: NativeAgent,
     /// True to set up the server of tools too, `loopstore mcp`.
     pub mcp: bool,
-    /// The tools of the server that write, which the agent may use too.
+    /// The writing tools of the server that the agent may use.
     pub allow: Vec<String>,
     /// True to only show what would be written.
     pub dry_run: bool,
     /// True to write without asking.
     pub yes: bool,
-    /// True to take out what was set up.
+    /// True to remove the setup.
     pub uninstall: bool,
 }
 
@@ -54,7 +54,7 @@ struct Installed<'a> {
 const REFUSAL: &str = "this changes the agent's configuration; add --yes to confirm, or --dry-run to only \
     show what would be written";
 
-/// Installs, or takes out what was installed.
+/// Installs or uninstalls.
 pub fn run(app: &mut App, request: &InstallRequest) -> Result<Done, CliError> {
     let root = edit::root(request.agent)?;
     let known = record::load(request.agent, &root)?;

@@ -39,9 +39,9 @@ pub enum ConfigAction {
 pub struct ConfigChange {
     pub path: String,
     pub action: ConfigAction,
-    /// The lines that differ.
+    /// The differing lines.
     pub diff: String,
-    /// The file to which the content is copied or moved.
+    /// The path to which the earlier content is copied or moved.
     pub backup: Option<String>,
 }
 
@@ -122,7 +122,7 @@ impl InstallPlan {
         Ok(Self { record, files })
     }
 
-    /// Returns what becomes of each file.
+    /// Returns the change of each file.
     pub fn changes(&self) -> Vec<ConfigChange> {
         self.files.iter().map(PlannedFile::change).collect()
     }
@@ -134,7 +134,7 @@ impl InstallPlan {
             .any(|file| file.now.as_ref() != Some(&file.after))
     }
 
-    /// Keeps what was there, and writes.
+    /// Saves the earlier content, and writes the files.
     pub fn carry_out(&self) -> Result<(), CliError> {
         let mut record = self.record.clone();
         for (number, file) in self.files.iter().enumerate() {
@@ -165,7 +165,7 @@ impl InstallPlan {
         Ok(())
     }
 
-    /// Returns what the user has to do beside.
+    /// Returns the further steps for the user.
     pub fn notes(&self, setup: &Setup) -> Vec<String> {
         if setup.agent != NativeAgent::Codex {
             return Vec::new();
@@ -276,13 +276,13 @@ fn without_ours(target: &Target, now: Option<&[u8]>) -> Result<Option<Vec<u8>>, 
     })
 }
 
-/// Returns the error that a file cannot be changed.
+/// Returns the error of a file that cannot be changed.
 pub fn failed(path: &Path, why: &dyn std::fmt::Display) -> CliError {
     let shown = text::line(&path.display().to_string());
     CliError::Failed(format!("cannot change {shown}: {why}").into())
 }
 
-/// Returns a file without our entries, as it would be taken out of it.
+/// Returns the content of a file without the entries of loopstore.
 pub fn taken_out(path: &Path, edit: Edit, now: &[u8]) -> Result<Vec<u8>, CliError> {
     let target = Target {
         path: path.to_owned(),

@@ -1,7 +1,7 @@
-//! What an installation changed, so that it can be taken out again: `install` in the state folder.
+//! The record of an installation, so that it can be uninstalled: `install` in the state folder.
 //!
-//! Of each file it keeps what was in it before and what was written. Only the owner can read it: such files
-//! may hold secrets.
+//! The record contains the earlier and the new content of each file. Only the owner can read it, since such files may
+//! contain secrets.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -40,7 +40,7 @@ pub struct InstalledFile {
     pub edit: Edit,
     /// True if the file existed before.
     pub was_there: bool,
-    /// The folders that were made for it.
+    /// The folders that were created for it.
     pub folders: Vec<PathBuf>,
 }
 
@@ -52,7 +52,7 @@ fn place(agent: NativeAgent, root: &Path) -> Option<PathBuf> {
     Some(state::folder()?.join("install").join(name))
 }
 
-/// Returns the record of an agent, if it is installed.
+/// Returns the installation of an agent, if there is one.
 pub fn load(agent: NativeAgent, root: &Path) -> io::Result<Option<InstallRecord>> {
     let Some(folder) = place(agent, root) else {
         return Ok(None);
@@ -63,18 +63,18 @@ pub fn load(agent: NativeAgent, root: &Path) -> io::Result<Option<InstallRecord>
     }
 }
 
-/// Returns the database that an installed agent records into, if it is there.
+/// Returns the database that an installed agent records into, if it exists.
 pub fn database() -> Option<String> {
     let mut databases = all().into_iter().map(|record| record.database);
     databases.find(|database| database.contains("://") || Path::new(database).exists())
 }
 
-/// Returns a copy that is kept: `before` or `after` the change of a file.
+/// Returns a saved copy of a file: the content `before` or `after` the change.
 pub fn copy(record: &InstallRecord, number: usize, when: &str) -> io::Result<Option<Vec<u8>>> {
     files::read(&copy_path(record, number, when)?)
 }
 
-/// Returns where a copy is.
+/// Returns the path of a copy.
 pub fn copy_path(record: &InstallRecord, number: usize, when: &str) -> io::Result<PathBuf> {
     let agent = record
         .agent
@@ -85,7 +85,7 @@ pub fn copy_path(record: &InstallRecord, number: usize, when: &str) -> io::Resul
     Ok(folder.join(format!("{number}.{when}")))
 }
 
-/// Keeps a copy.
+/// Saves a copy.
 pub fn keep(record: &InstallRecord, number: usize, when: &str, bytes: &[u8]) -> io::Result<()> {
     state::made("install")?;
     files::replace(&copy_path(record, number, when)?, bytes)?;
@@ -108,7 +108,7 @@ pub fn save(record: &InstallRecord) -> io::Result<()> {
     Ok(())
 }
 
-/// Forgets an installation that was taken out.
+/// Removes the record of an installation.
 pub fn forget(agent: NativeAgent, root: &Path) -> io::Result<()> {
     match place(agent, root) {
         Some(folder) if folder.exists() => std::fs::remove_dir_all(folder),
@@ -116,7 +116,7 @@ pub fn forget(agent: NativeAgent, root: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns all installations; a record that cannot be read is left out.
+/// Returns all installations, without records that cannot be read.
 pub fn all() -> Vec<InstallRecord> {
     let folder = state::folder().map(|folder| folder.join("install"));
     let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok());

@@ -2,7 +2,7 @@
 
 use super::setup::Setup;
 
-/// By this a file is known to be ours.
+/// The line that identifies a file of loopstore.
 pub const MARK: &str = "// Written by `loopstore install`";
 /// Stands for the words that call the hook.
 const WORDS: &str = "WORDS;";

@@ -8,7 +8,7 @@ use loopstore_terminal::{App, CliError, text};
 use crate::homes;
 use crate::program;
 
-/// The call of this program as an agent's configuration has it.
+/// The command line of this program in an agent's configuration.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The agent.
@@ -24,7 +24,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Returns how the agent is to call this program.
+    /// Returns the setup of an agent.
     pub fn new(app: &App, agent: NativeAgent, mcp: Option<Vec<String>>) -> Result<Self, CliError> {
         let database = named(&database(app)?)?;
         let mut options = vec!["--db".to_owned(), database.clone()];
@@ -38,13 +38,13 @@ impl Setup {
         })
     }
 
-    /// Returns the words that call the hook, with `event` at the end.
+    /// Returns the arguments that call the hook, with `event` at the end.
     pub fn hook(&self, event: &str) -> Vec<String> {
         let call = ["hook", self.agent.as_str(), event].map(str::to_owned);
         self.words(call)
     }
 
-    /// Returns the words that start the server of tools.
+    /// Returns the arguments that start the server of tools.
     pub fn server(&self) -> Option<Vec<String>> {
         let allowed = self.mcp.as_ref()?;
         let mut call = vec!["mcp".to_owned(), "--all".to_owned()];
@@ -62,7 +62,7 @@ impl Setup {
             .collect()
     }
 
-    /// Returns the call of a hook as a line for a shell.
+    /// Returns the call of a hook as a line of a shell.
     pub fn hook_line(&self, event: &str) -> String {
         let words = self.hook(event);
         let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();

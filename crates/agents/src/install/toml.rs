@@ -30,7 +30,8 @@ fn parse(text: &str) -> Result<DocumentMut, EditError> {
     })
 }
 
-/// Adds hooks, the notice after each turn where there is no other, and the server of tools if it is wanted.
+/// Adds the hooks, the notice after each turn (unless another program gets it), and the server of tools if the setup
+/// has one.
 pub fn add(text: &str, setup: &Setup) -> Result<String, EditError> {
     let mut document = parse(text)?;
     if !document.contains_key(NOTIFY) {
@@ -111,7 +112,7 @@ fn inline(group: Table) -> InlineTable {
     group.into_inline_table()
 }
 
-/// Takes all of it out again.
+/// Removes the hooks, the notice and the server of tools.
 pub fn remove(text: &str) -> Result<String, EditError> {
     let mut document = parse(text)?;
     let mut is_changed = false;

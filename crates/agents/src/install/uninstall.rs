@@ -24,7 +24,7 @@ struct Undone {
     content: Vec<u8>,
 }
 
-/// Takes out what was installed.
+/// Uninstalls.
 pub fn run(
     app: &mut App,
     request: &InstallRequest,

@@ -35,7 +35,7 @@ pub struct SummarizeArgs {
         conflicts_with_all = ["provider", "base_url", "summary_model", "temperature"]
     )]
     command: Option<String>,
-    /// With --dry-run, print what the model would be sent for each block. Nobody is asked.
+    /// With --dry-run, print the prompt for each block. No model is called.
     #[arg(long, requires = "dry_run")]
     show_prompt: bool,
     /// The API of the server; many servers have OpenAI's [default: openai].

@@ -38,11 +38,10 @@ pub struct McpArgs {
     /// Let the tools read every session of the database.
     #[arg(long, group = "scope")]
     all: bool,
-    /// The most tokens in one answer; longer ones are paged.
+    /// The maximum number of tokens in one answer; longer answers are paged.
     #[arg(long, value_name = "N", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(200..))]
     max_tokens: u64,
-    /// Tools that write, which the agent may use too: remember, compact, undo. None removes or changes a
-    /// message.
+    /// The writing tools that the agent may use: remember, compact, undo. None of them removes or changes a message.
     #[arg(long, value_name = "TOOL", value_delimiter = ',')]
     allow: Vec<WritingTool>,
 }

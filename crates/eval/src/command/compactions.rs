@@ -13,25 +13,23 @@ use loopstore_terminal::{App, CliError, Done, text};
 
 use super::{chosen, imported, names};
 
-/// What recorded compactions forgot, what their agents did again, and ours in their place
+/// Measure recorded compactions: lost values, repeated calls, and the strategies of loopstore in comparison
 ///
-/// Each compaction of which the transcript holds the text is set against the strategies: they get the
-/// messages that the text stands for, and as many tokens as it has. The values needed are those that a later
-/// tool call takes from these messages, and that nothing kept beside the text holds; what is stated of the
-/// work is counted as `eval state` does. `with-handback` is the recorded text with at most 1,000 tokens that
-/// loopstore hands back beside it. Done again is what an agent did once more until the next compaction though
-/// nothing had changed: a file read that it had read, a command run that it had run. The transcripts are
-/// imported into memory; the database of --db is not touched.
+/// Each compaction with a text in the transcript is compared with the strategies: they get the messages that the text
+/// replaces, and the number of its tokens. A value is needed if a later tool call takes it from these messages and
+/// the messages kept beside the text do not contain it. Facts of the work are counted as by `eval state`.
+/// `with-handback` is the recorded text with the handback of loopstore, of at most 1,000 tokens. A call is repeated
+/// if the agent, before the next compaction, again read a file or ran a command although nothing had changed. The
+/// transcripts are imported into memory; the database of --db is not touched.
 #[derive(clap::Args)]
 pub struct EvalCompactionsArgs {
-    /// Transcripts: files and folders, as `import` takes them.
+    /// The transcripts: files and folders, as for `import`.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// A strategy to set beside them; may be repeated.
+    /// A strategy to compare; may be repeated.
     #[arg(long = "strategy", value_name = "NAME", value_parser = names(), default_value = "digest")]
     strategies: Vec<String>,
-    /// Also write a page that shows, compaction by compaction, what was forgotten, what the agent did again,
-    /// and what loopstore hands back.
+    /// Also write a page that shows the lost values, the repeated calls and the handback of each compaction.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Replace an existing page.

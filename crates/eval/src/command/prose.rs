@@ -8,13 +8,12 @@ use loopstore_terminal::{App, CliError, Done};
 
 use super::{Share, bad_file, chosen, names, read_text, shares};
 
-/// How much of the answers to later questions survives in a long conversation without tools
+/// Measure the share of the answers to later questions that survives in a long conversation without tools
 ///
-/// Each file is JSON: {"messages": [{"author": "Ada", "text": "…", "time": "2031-05-04T10:00:00Z"}],
-/// "questions": [{"question": "…", "answer": "…"}]}. The whole conversation is compacted without looking at
-/// the questions; the result is the share of the content words of the answers that survives. Beside the
-/// strategies stand the messages whose words are rarest (tf-idf) and messages chosen at random (the mean of
-/// five draws). The database of --db is not touched.
+/// Each file is JSON: {"messages": [{"author": "Ada", "text": "…", "time": "2031-05-04T10:00:00Z"}], "questions":
+/// [{"question": "…", "answer": "…"}]}. The whole conversation is compacted without looking at the questions; the
+/// result is the share of the content words of the answers that survives. The baselines are the messages with the
+/// rarest words (tf-idf) and messages chosen at random (the mean of five draws). The database of --db is not touched.
 #[derive(clap::Args)]
 pub struct EvalProseArgs {
     /// Files with a conversation and its questions.
@@ -26,7 +25,7 @@ pub struct EvalProseArgs {
     /// A budget as a share of the tokens of the conversation, such as 0.2 or 20%; may be repeated.
     #[arg(long = "budget", value_name = "SHARE", default_values = ["5%", "10%", "20%"])]
     budgets: Vec<Share>,
-    /// What the messages chosen at random depend on.
+    /// The seed of the messages chosen at random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

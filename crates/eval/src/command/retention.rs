@@ -8,7 +8,7 @@ use loopstore_terminal::{App, CliError, Done, text};
 
 use super::{ByCommand, Share, chosen, imported, names, note_fallbacks, shares};
 
-/// How much of what the agent later needed survives each strategy at each budget
+/// Measure the share of later needed values that survives each strategy at each budget
 ///
 /// Each session is cut at 60 % of its messages, and the part before the cut is compacted without
 /// looking at the rest. The values needed are those (strings of 3 to 120 characters, numbers of three
@@ -17,7 +17,7 @@ use super::{ByCommand, Share, chosen, imported, names, note_fallbacks, shares};
 /// memory; the database of --db is not touched.
 #[derive(clap::Args)]
 pub struct EvalRetentionArgs {
-    /// Transcripts: files and folders, as `import` takes them.
+    /// The transcripts: files and folders, as for `import`.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// A strategy to measure; may be repeated [default: all].

@@ -8,18 +8,17 @@ use loopstore_terminal::{App, CliError, Done, text};
 
 use super::{Share, chosen, imported, names, shares};
 
-/// How much of the state of the work survives each strategy at each budget
+/// Measure the share of the state of the work that survives each strategy at each budget
 ///
-/// Each session is cut at 60 % of its messages. What the calls before the cut did is read from their
-/// structure: files changed, and what was done to each last; the items of the last plan with their states;
-/// commands that failed, and whether they passed later; calls still running; and the words of every prompt
-/// of a person. The result is the share of each that the compacted context states: a path or an end of it
-/// that no other file has, with a word for the change in its line; the words of an item with its state; a
-/// command with how it stands. The transcripts are imported into memory; the database of --db is not
-/// touched.
+/// Each session is cut at 60 % of its messages. The facts come from the structure of the calls before the cut:
+/// changed files with the last change of each; the items of the last plan with their states; failed commands with
+/// their later outcome; running calls; and the words of every prompt of a person. The result is the share of each
+/// kind that the compacted context states: a path, or a unique end of it, with a word for the change on the same
+/// line; the words of an item with its state; a command with its outcome. The transcripts are imported into memory;
+/// the database of --db is not touched.
 #[derive(clap::Args)]
 pub struct EvalStateArgs {
-    /// Transcripts: files and folders, as `import` takes them.
+    /// The transcripts: files and folders, as for `import`.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// A strategy to measure; may be repeated [default: all].

@@ -9,7 +9,7 @@ use loopstore::extend::compaction::CallEffects;
 use loopstore::model::{Content, Message};
 use loopstore::tokens::TokenCounter;
 
-/// A kind of what is done again.
+/// The kind of a repeated call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepeatedKind {
@@ -19,21 +19,21 @@ pub enum RepeatedKind {
     Command,
 }
 
-/// A call that an agent made again after a compaction.
+/// A call that an agent repeated after a compaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatedCall {
-    /// The file or the command.
+    /// The kind of the call.
     pub kind: RepeatedKind,
     /// The file, or the command.
     pub what: String,
-    /// Tokens of the call and of its result.
+    /// The number of tokens of the call and of its result.
     pub tokens: u64,
 }
 
-/// Finds what was done again after a compaction: the first time that a file is read which had been read in
-/// the hidden messages, and that a command is run which had been run there. Not counted is what may be new:
-/// a file that was changed since, a command behind any change, a call that failed, and what the messages
-/// beside the text still show.
+/// Returns the calls that were repeated after a compaction: the first read of each file that the hidden messages
+/// read, and the first run of each command that they ran. Calls with a possibly new result are left out: reads of a
+/// file that was changed since, commands after any change, failed calls, and calls that the visible messages still
+/// contain.
 ///
 /// ```
 /// use loopstore_eval::repeated_calls;

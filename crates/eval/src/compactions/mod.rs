@@ -14,71 +14,71 @@ use super::{EvalStrategy, StateCounts, distinct, readable_runs, share};
 pub use again::{RepeatedCall, RepeatedKind, repeated_calls};
 use recorded::RecordedCompaction;
 
-/// Tokens that are handed back beside a recorded text at most.
+/// The maximum number of tokens of the handback text beside a recorded summary.
 pub const HANDBACK_TOKENS: u64 = 1_000;
 
 /// The report of [`compactions`]; serialises to the JSON that `eval compactions --json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompactionsReport {
-    /// Values that were needed after a compaction, over all of them.
+    /// The number of needed values, over all compactions.
     pub needed: usize,
-    /// The recorded texts and each strategy, over all compactions.
+    /// The results of the recorded texts and of each strategy, over all compactions.
     pub results: Vec<CompactionResult>,
-    /// One by one.
+    /// The single compactions.
     pub compactions: Vec<ComparedCompaction>,
 }
 
-/// A recorded compaction beside ours.
+/// A recorded compaction, compared with those of loopstore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComparedCompaction {
     /// The session.
     pub session_id: String,
     /// The run of the recorded compaction.
     pub run_id: String,
-    /// Tokens of the originals that its text replaces.
+    /// The number of tokens of the originals that its text replaces.
     pub originals: u64,
-    /// Values that were needed afterwards and that nothing kept beside the text holds.
+    /// The number of values that were needed later and that the messages kept beside the text do not contain.
     pub needed: usize,
-    /// The recorded text first, then the same with what is handed back, then each strategy.
+    /// The results: the recorded text, the recorded text with the handback text, then each strategy.
     pub results: Vec<CompactionResult>,
-    /// Values that were needed afterwards and that neither the text nor what is kept beside it holds.
+    /// The values that were needed later and that neither the text nor the messages kept beside it contain.
     pub forgotten: Vec<ForgottenValue>,
-    /// What of the work neither of them states: files, the plan, commands that failed, what is running.
+    /// The facts of the work that neither of them states: files, the plan, failed commands, running calls.
     pub lost: Vec<LostFact>,
-    /// The calls that were made again until the next compaction though nothing had changed.
+    /// The calls that were repeated before the next compaction although nothing had changed.
     pub again: Vec<RepeatedCall>,
-    /// The text that is handed back beside the summary, in at most [`HANDBACK_TOKENS`].
+    /// The handback text beside the summary, of at most [`HANDBACK_TOKENS`].
     pub handback: String,
 }
 
-/// A value that was needed after a compaction and was gone.
+/// A value that was needed after a compaction and that the context no longer contained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgottenValue {
     /// The value.
     pub value: String,
-    /// True if it is among what is handed back.
+    /// True if the handback text contains the value.
     #[serde(rename = "handed_back")]
     pub is_handed_back: bool,
 }
 
-/// The result of a text: how much it keeps of the messages that it replaces.
+/// The result of a summary: the share of needed values and of facts that the text keeps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompactionResult {
-    /// `recorded`, or the strategy.
+    /// `recorded`, `with-handback`, or the name of the strategy.
     pub candidate: String,
-    /// Its tokens.
+    /// The number of tokens of the text.
     pub tokens: u64,
-    /// Needed values found in it.
+    /// The number of needed values in the text.
     pub kept: usize,
     /// Needed values found ÷ needed values; 1 if nothing was needed.
     pub recall: f64,
-    /// The facts that the text states of the work in the originals.
+    /// The counts of the facts about the work in the originals, and of those that the text states.
     pub state: StateCounts,
 }
 
-/// Puts each strategy in the place of every compaction that the sessions record with a text: it gets the
-/// originals that the text stands for, and as many tokens. Needed is what later calls take from these
-/// originals, as [`needed_values`](super::needed_values) says, and what is not kept beside the text.
+/// Compares each strategy with every compaction that the sessions record with a text. The strategy gets the originals
+/// that the text replaces, and a budget of the text's tokens. A value is needed if a later call takes it from these
+/// originals ([`needed_values`](super::needed_values)) and the messages kept beside the text do not contain it.
 ///
 /// # Errors
 /// If a session cannot be read or a strategy fails.

@@ -9,18 +9,18 @@ use super::super::{EvalStrategy, History, shuffled};
 /// A context of an exam.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExamCandidate {
-    /// What made it: a strategy, or `recorded` for the transcript's own compaction.
+    /// The source of the context: a strategy, or `recorded` for the transcript's own compaction.
     pub name: String,
-    /// Its messages.
+    /// The messages of the context.
     pub messages: Vec<AgentMessage>,
-    /// Sum of the messages' counts.
+    /// The sum of the messages' tokens.
     pub tokens: u64,
 }
 
 impl ExamCandidate {
     /// The name of the transcript's own compaction.
     pub const RECORDED: &str = "recorded";
-    /// The name of the recorded compaction with the text that loopstore hands back beside it.
+    /// The name of the recorded compaction with the handback text of loopstore.
     pub const HANDED_BACK: &str = "with-handback";
 
     /// Compacts a whole history with each strategy; no context has more than `size` tokens.
@@ -71,7 +71,7 @@ impl ExamCandidate {
         strategies.iter().map(candidate).collect()
     }
 
-    /// A context of these messages.
+    /// Returns a context of these messages.
     pub fn new(
         name: impl Into<String>,
         messages: Vec<AgentMessage>,
@@ -85,8 +85,8 @@ impl ExamCandidate {
     }
 }
 
-/// Returns a letter for each name, so that the letter tells nothing of the name: which it is depends on the
-/// seed and on the exam.
+/// Returns a letter for each name. The assignment depends on the seed and the exam, so that a letter does not reveal
+/// the name.
 pub fn letters(names: &[&str], exam: &str, seed: u64) -> Vec<String> {
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|at| shuffled(seed, &[exam, names[*at]]));

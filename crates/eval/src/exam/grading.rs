@@ -13,14 +13,14 @@ const RULES: &str = "Grade each answer by its points: the share of them that it 
     0.75 or 1, less 0.25 for each statement in it that would mislead who goes on with the work, but never \
     below 0. \"Unknown\" gets 0. Write the grades into the JSON beside this sheet, in place of `null`.";
 
-/// One reader's turn at a context.
+/// A sitting: one reader answers the questions from one context.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Sitting {
     /// The letter of the context.
     pub letter: String,
-    /// True if the reader could look up what the context does not say.
+    /// True if the reader could look up content that the context lacks.
     pub lookups: bool,
-    /// Its number, from 1.
+    /// The number of the sitting, from 1.
     pub number: u32,
 }
 
@@ -38,16 +38,16 @@ impl Sitting {
 pub struct Answers(BTreeMap<u32, String>);
 
 impl Answers {
-    /// Returns what a reader fills in.
+    /// Returns the form that a reader fills in.
     pub fn blank(probes: &ProbeSet) -> Self {
         let blank = |probe: &Probe| (probe.id, String::new());
         Self(probes.probes.iter().map(blank).collect())
     }
 
-    /// Reads answers from JSON; `None` if no answer was filled in at all.
+    /// Reads answers from JSON. Returns `None` if no answer was filled in.
     ///
     /// # Errors
-    /// If the JSON is broken, an id is none of the probes', or an answer is missing.
+    /// If the JSON is invalid, an id belongs to no probe, or an answer is missing.
     pub fn from_json(json: &str, probes: &ProbeSet) -> Result<Option<Self>, SheetError> {
         let answers: Self =
             serde_json::from_str(json).map_err(|error| SheetError(error.to_string()))?;
@@ -71,7 +71,7 @@ impl Answers {
     }
 }
 
-/// All answers to the questions of an exam, shuffled; equal ones are one.
+/// All answers to the questions of an exam, shuffled. Equal answers are one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GradingSheet {
     exam: String,
@@ -86,7 +86,7 @@ struct SheetQuestion {
 }
 
 impl GradingSheet {
-    /// Shuffles the answers of all sittings, in an order that is the seed's.
+    /// Returns the answers of all sittings, shuffled in an order that depends on the seed.
     pub fn new(exam: &str, probes: &ProbeSet, taken: &[(Sitting, Answers)], seed: u64) -> Self {
         let question = |probe: &Probe| {
             let mut answers: BTreeMap<&str, Vec<Sitting>> = BTreeMap::new();
@@ -111,7 +111,7 @@ impl GradingSheet {
         }
     }
 
-    /// Returns what the grader reads, as Markdown: neither contexts nor candidates.
+    /// Returns the sheet as Markdown, without contexts and candidates.
     pub fn markdown(&self) -> String {
         let mut text = format!("# Grading of {}\n\n{RULES}\n", self.exam);
         for question in &self.questions {
@@ -136,12 +136,12 @@ impl GradingSheet {
         text
     }
 
-    /// Returns what the grader fills in.
+    /// Returns the form that the grader fills in.
     pub fn blank_grades(&self) -> Grades {
         Grades(self.numbered(|_| None))
     }
 
-    /// Returns the reader of each number.
+    /// Returns the sitting of each number.
     pub fn key(&self) -> GradingKey {
         GradingKey(self.numbered(<[Sitting]>::to_vec))
     }
@@ -157,7 +157,7 @@ impl GradingSheet {
     }
 }
 
-/// The reader of each number of a [`GradingSheet`], question by question.
+/// The sitting of each number of a [`GradingSheet`], question by question.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GradingKey(BTreeMap<u32, BTreeMap<u32, Vec<Sitting>>>);
@@ -171,7 +171,7 @@ impl Grades {
     /// Reads grades from JSON.
     ///
     /// # Errors
-    /// If the JSON is broken.
+    /// If the JSON is invalid.
     pub fn from_json(json: &str) -> Result<Self, SheetError> {
         serde_json::from_str(json).map_err(|error| SheetError(error.to_string()))
     }
@@ -184,10 +184,10 @@ impl Grades {
             .all(Option::is_none)
     }
 
-    /// Returns each grade with the question and the sitting that it is for.
+    /// Returns each grade with its question and its sitting.
     ///
     /// # Errors
-    /// If an answer of the key has no grade, a grade stands for no answer, or one is not a quarter of 0 to 1.
+    /// If an answer of the key has no grade, a grade belongs to no answer, or a grade is not 0, 0.25, 0.5, 0.75 or 1.
     pub fn by_sitting(&self, key: &GradingKey) -> Result<Vec<(u32, Sitting, f64)>, SheetError> {
         for (question, answers) in &self.0 {
             let Some(known) = key.0.get(question) else {

@@ -1,10 +1,10 @@
-//! Exams: what a compacted context is worth to a reader who has to go on from it.
+//! Exams, which measure the worth of a compacted context to a reader who continues from it.
 //!
-//! A transcript is cut where a set of probes says, and what is before the cut is compacted to one size by
-//! several candidates. Readers answer the probes from one candidate's context, and one grader, who knows
-//! neither contexts nor candidates, gets all answers to a question shuffled, with the right answer and its
-//! points. Nothing here asks a model or reads a file: [`ExamCandidate::all`] makes the contexts,
-//! [`GradingSheet`] the grader's sheet, and [`ExamReport`] the means.
+//! A set of probes defines the cut of a transcript. Several candidates compact the part before the cut to one size.
+//! Each reader answers the probes from the context of one candidate. One grader, who knows neither contexts nor
+//! candidates, gets the shuffled answers to each question, with the right answer and its points. The module calls no
+//! model and reads no file: [`ExamCandidate::all`] makes the contexts, [`GradingSheet`] the grader's sheet, and
+//! [`ExamReport`] the means.
 
 mod candidate;
 mod grading;

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::SheetError;
 
-/// A transcript, where it is cut, and what a reader is asked.
+/// A transcript with its cut, and the questions to a reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeSet {
-    /// The transcript, below the folder of transcripts.
+    /// The path of the transcript below the folder of transcripts.
     pub file: String,
     /// The number of its lines before the cut.
     pub cut_records: usize,
@@ -21,9 +21,9 @@ pub struct ProbeSet {
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Its number, unique in its set.
+    /// The number of the question, unique in its set.
     pub id: u32,
-    /// What kind of question it is: `intent`, `next_step`.
+    /// The kind of the question: `intent`, `next_step`.
     pub category: String,
     /// The question.
     pub question: String,
@@ -37,7 +37,7 @@ impl ProbeSet {
     /// Reads a set of probes from JSON.
     ///
     /// # Errors
-    /// If the JSON is broken, there is no probe, or two have one id.
+    /// If the JSON is invalid, there is no probe, or two probes have one id.
     pub fn from_json(json: &str) -> Result<Self, SheetError> {
         let set: Self =
             serde_json::from_str(json).map_err(|error| SheetError(error.to_string()))?;
@@ -51,8 +51,8 @@ impl ProbeSet {
         }
     }
 
-    /// Returns the part of a transcript before the cut; `None` if it has fewer lines. Lines count as they
-    /// stand in the file: two records on one line are one.
+    /// Returns the part of a transcript before the cut; `None` if the transcript has fewer lines. Lines of the file
+    /// are counted: two records on one line count once.
     pub fn cut<'a>(&self, transcript: &'a [u8]) -> Option<&'a [u8]> {
         lines(transcript, self.cut_records)
     }
@@ -66,7 +66,7 @@ impl ProbeSet {
         text
     }
 
-    /// Returns the kinds in the order in which they first come.
+    /// Returns the kinds in the order of their first question.
     pub fn kinds(&self) -> Vec<&str> {
         super::super::distinct(self.probes.iter().map(|probe| probe.category.as_str()))
     }

@@ -10,13 +10,13 @@ use super::{ProbeSet, Sitting};
 /// An exam with its grades.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradedExam {
-    /// Its name.
+    /// The name of the exam.
     pub name: String,
-    /// Its questions.
+    /// The questions of the exam.
     pub probes: ProbeSet,
     /// The candidate of each letter.
     pub candidates: BTreeMap<String, String>,
-    /// Each grade with the question and the sitting that it is for.
+    /// Each grade with its question and its sitting.
     pub grades: Vec<(u32, Sitting, f64)>,
 }
 
@@ -25,22 +25,22 @@ pub struct GradedExam {
 pub struct ExamReport {
     /// The exams.
     pub exams: Vec<String>,
-    /// The kinds of questions, in the order in which they first come.
+    /// The kinds of questions, in the order of their first question.
     pub kinds: Vec<String>,
-    /// First those over all exams, then those of each.
+    /// The results over all exams, then the results of each exam.
     pub results: Vec<ExamResult>,
 }
 
 /// The grades of a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExamResult {
-    /// The exam; none for all of them together.
+    /// The exam; `None` for all exams together.
     pub exam: Option<String>,
     /// The candidate.
     pub candidate: String,
-    /// True if its readers could look up what the context does not say.
+    /// True if the readers could look up content that the context lacks.
     pub lookups: bool,
-    /// The number of readers.
+    /// The number of sittings.
     pub sittings: usize,
     /// The mean of all grades.
     pub mean: f64,
@@ -74,7 +74,7 @@ impl Mean {
 }
 
 impl ExamReport {
-    /// Takes the means, over all exams and of each.
+    /// Returns the means over all exams and of each exam.
     pub fn new(exams: &[GradedExam]) -> Self {
         let mut report = Self {
             exams: exams.iter().map(|exam| exam.name.clone()).collect(),

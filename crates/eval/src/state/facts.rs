@@ -37,7 +37,7 @@ struct FileFact {
 }
 
 impl StateFacts {
-    /// Reads what messages did.
+    /// Returns the facts of messages.
     pub fn of(messages: &[Placed]) -> Self {
         let mut activity = Activity::default();
         let mut prompts = Vec::new();
@@ -77,7 +77,8 @@ impl StateFacts {
         }
     }
 
-    /// Counts what a document claims of files, plan, failures and running calls, and how much of it is so.
+    /// Counts the claims of a document about files, plan, failures and running calls, and those of them that are
+    /// true.
     pub fn claims_in(&self, document: AgentWork) -> StateCount {
         let claimed = Self::of_work(document);
         let files = claimed.files.iter().map(|claim| {
@@ -99,7 +100,7 @@ impl StateFacts {
         count
     }
 
-    /// Counts what a context states of this.
+    /// Counts the facts, and those of them that a context states.
     pub fn stated_in(&self, context: &str) -> StateCounts {
         let context = StatedText::new(context);
         let mut counts = StateCounts::default();
@@ -126,7 +127,7 @@ impl StateFacts {
 }
 
 impl StateFacts {
-    /// Returns what a context does not state, the words of prompts aside.
+    /// Returns the facts that a context does not state, except words of prompts.
     pub fn missing_in(&self, context: &str) -> Vec<LostFact> {
         let context = StatedText::new(context);
         let lost = |kind: &str, what: &str| LostFact {

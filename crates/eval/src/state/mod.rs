@@ -1,4 +1,4 @@
-//! The state of the work: what a context says of files, plan, failures, running calls and prompts.
+//! The state of the work: the facts about files, plan, failures, running calls and prompts that a context states.
 //!
 //! The facts come from the structure of the calls before a cut ([`Activity`]) and from the prompts of people;
 //! no model is asked. Recall is the share of them that the context states.
@@ -19,9 +19,9 @@ use super::{EvalStrategy, History, context_text, count, percent, share};
 
 pub use facts::StateFacts;
 
-/// The kinds of facts, in the order in which they are shown: changed files, what was done to each last, items
-/// of the last plan with their states, commands that failed with whether they passed later, calls still
-/// running, and the content words of prompts.
+/// The kinds of facts, in the order in which they are shown: changed files, the last change of each file, the items
+/// of the last plan with their states, failed commands with their later outcome, running calls, and the content words
+/// of prompts.
 pub const STATE_KINDS: [&str; 6] = ["files", "changes", "plan", "failures", "running", "prompts"];
 
 /// The number of facts of a kind, and of those that a context states.
@@ -33,7 +33,7 @@ pub struct StateCount {
     pub stated: usize,
 }
 
-/// Something of the work that a context does not state.
+/// A fact of the work that a context does not state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostFact {
     /// One of [`STATE_KINDS`].
@@ -43,13 +43,13 @@ pub struct LostFact {
 }
 
 impl StateCount {
-    /// Returns the share that is stated; 1 if there are no facts.
+    /// Returns the share of facts that are stated; 1 if there are no facts.
     pub fn recall(self) -> f64 {
         share(self.stated, self.facts)
     }
 }
 
-/// Counts by kind; kinds without facts are not there.
+/// The counts by kind, without kinds that have no facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StateCounts(BTreeMap<String, StateCount>);
@@ -81,7 +81,7 @@ impl StateCounts {
 pub struct StateReport {
     /// Histories that were cut.
     pub cases: usize,
-    /// One for each strategy at each budget.
+    /// The results, one for each strategy at each budget.
     pub results: Vec<StateResult>,
 }
 
@@ -96,14 +96,13 @@ pub struct StateResult {
     pub tokens: u64,
     /// Counts by kind, over all cases.
     pub kinds: StateCounts,
-    /// What the contexts claim of files, plan, failures and running calls, and how much of it is so; none
-    /// where their lines cannot be read back.
+    /// The claims of the contexts about files, plan, failures and running calls, and those of them that are true;
+    /// `None` if the contexts cannot be read back.
     pub claims: Option<StateCount>,
 }
 
-/// Cuts the chain of each session's current loop as [`retention`](super::retention) does, compacts the part
-/// before the cut with each of `strategies` to each of `budgets`, and counts what the contexts state of the
-/// work done until then.
+/// Cuts the chain of each session's current loop as [`retention`](super::retention) does, compacts the part before
+/// the cut with each of `strategies` to each of `budgets`, and counts the facts of the part that the contexts state.
 ///
 /// # Errors
 /// If a session cannot be read or a strategy fails.

@@ -47,7 +47,7 @@ impl NativeAgent {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::ClaudeCode, Self::Codex, Self::Pi, Self::OpenCode];
 
-    /// Returns its name, which is also that of the format for imports.
+    /// Returns the name of the agent, which is also the name of its format for imports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -67,7 +67,7 @@ impl FromStr for NativeAgent {
     }
 }
 
-/// A session to be resumed by an agent. It has an id of its own, so that it does not conflict with a file of the
+/// A session to be resumed by an agent. The session has a new id, so that it does not conflict with a file of the
 /// agent.
 #[derive(Clone, Debug)]
 pub struct NativeSession {
@@ -131,9 +131,9 @@ impl NativeSession {
         self.place_with(FolderHash::Bun)
     }
 
-    /// Returns the paths that a program of the agent may read, the usual one first: a long path of a folder
-    /// is hashed into its name, by the program of Claude Code in one file and by the script that Node runs in
-    /// two ways.
+    /// Returns the paths at which the agent may look for the session, the usual path first. A long path of a folder
+    /// is hashed into the name, and the two distributions of Claude Code (a single executable, and a script for Node)
+    /// use different hashes.
     ///
     /// ```
     /// use loopstore_export::{NativeAgent, NativeSession};
@@ -250,7 +250,7 @@ pub fn write_native(
 /// session.
 ///
 /// # Errors
-/// If the session or the loop is not there, or the store fails.
+/// If the session or the loop does not exist, or the store fails.
 pub fn originals(
     store: &dyn SessionStore,
     session: &SessionId,

@@ -16,9 +16,9 @@ pub struct GooseSession {
     pub name: Option<String>,
     /// The folder that it works in.
     pub project: Option<String>,
-    /// When it began and when it was last written, as the file says.
+    /// The time at which the session began, in the form of the file.
     pub created: Option<String>,
-    /// The last change.
+    /// The time of the last change, in the form of the file.
     pub updated: Option<String>,
     /// The session that started it.
     pub parent: Option<String>,
@@ -39,7 +39,7 @@ pub struct GooseRow {
     pub content: String,
     /// The visibility and the tokens of the message, as JSON.
     pub metadata: Option<String>,
-    /// When it was written, since the epoch: in which unit differs by version.
+    /// The time since the epoch at which the message was written, in a unit that differs by version.
     pub created: Option<i64>,
 }
 
@@ -70,7 +70,7 @@ impl GooseFile {
         }
     }
 
-    /// Returns the sessions in the order in which they began, those of other programs' helpers left out.
+    /// Returns the sessions in the order in which they began, without those of helpers of other programs.
     ///
     /// # Errors
     /// If the file is damaged.
@@ -95,9 +95,9 @@ impl GooseFile {
         Ok(rows.map_err(reason)?.into_iter().flatten().collect())
     }
 
-    /// Gives the messages of a session in the order in which they were written, until `each` says that it is
-    /// enough. Their times are no order: they are in seconds or milliseconds, and a result may have an earlier
-    /// one than its call.
+    /// Passes the messages of a session to `each` in the order in which they were written, until `each` ends the
+    /// iteration. The times of the messages are not used as an order: they are in seconds or milliseconds, and a
+    /// result may have an earlier time than its call.
     ///
     /// # Errors
     /// If the file is damaged.

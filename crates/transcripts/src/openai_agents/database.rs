@@ -17,9 +17,9 @@ use crate::sqlite_file::{Unusable, open, quoted, reason, table_with, text};
 pub struct AgentSession {
     /// Its id.
     pub id: String,
-    /// When it began and when it was last written, as the file says.
+    /// The time at which the conversation began, in the form of the file.
     pub created_at: Option<String>,
-    /// The last change.
+    /// The time of the last change, in the form of the file.
     pub updated_at: Option<String>,
 }
 
@@ -30,14 +30,14 @@ pub struct AgentItem {
     pub row: i64,
     /// The item, which should be JSON.
     pub data: String,
-    /// When it was stored, as the file says.
+    /// The time at which the item was stored, in the form of the file.
     pub created_at: Option<String>,
-    /// The row of the item before it on its branch (`Some(None)`: it begins one). `None`: it follows the
-    /// one that was given before.
+    /// The row of the item before this item on its branch; `Some(None)` if the item begins a branch; `None` if it
+    /// follows the item that was returned before it.
     pub parent: Option<Option<i64>>,
 }
 
-/// The branches of a conversation, of which rows may be on several.
+/// The branches of a conversation. A row may belong to several branches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentBranches {
     /// The rows, each after its parent, else in the order in which they were stored.
@@ -175,7 +175,7 @@ impl AgentFile {
         Ok(found)
     }
 
-    /// Gives the items of a conversation that has no branches in their order.
+    /// Passes the items of a conversation without branches to `each`, in order.
     ///
     /// # Errors
     /// If the file is damaged.

@@ -94,7 +94,7 @@ impl OpencodeFile {
             .map_err(reason)
     }
 
-    /// Gives the messages of a session in the order of their times, until `each` says that it is enough.
+    /// Passes the messages of a session to `each` in the order of their times, until `each` ends the iteration.
     ///
     /// # Errors
     /// If the file is damaged.
@@ -113,7 +113,7 @@ impl OpencodeFile {
         self.rows("message", "session_id", order, session, each)
     }
 
-    /// Gives the parts of a message in their order.
+    /// Passes the parts of a message to `each`, in order.
     ///
     /// # Errors
     /// If the file is damaged.
@@ -125,7 +125,8 @@ impl OpencodeFile {
         self.rows("part", "message_id", "id", message, each)
     }
 
-    /// Gives the records of a session in their order: what newer versions write in place of messages and parts.
+    /// Passes the records of a session to `each`, in order. Newer versions write records in place of messages and
+    /// parts.
     ///
     /// # Errors
     /// If the file is damaged.
@@ -167,7 +168,7 @@ impl OpencodeFile {
         Ok(())
     }
 
-    /// Returns how many records of a session there are, whether they can be read or not.
+    /// Returns the number of records of a session, including records that cannot be read.
     pub fn count_records(&self, session: &str) -> u64 {
         let sql = "SELECT count(*) FROM session_message WHERE session_id = ?1";
         let count = self

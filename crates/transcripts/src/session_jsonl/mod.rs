@@ -1,8 +1,8 @@
 //! loopstore's own lines: all that is stored of a session, as `export --format jsonl` writes it.
 //!
-//! The lines go into the store as they are, in one transaction; then the session is checked as
-//! `verify` does, so that a file that was altered or lies leaves nothing behind. Of a session that
-//! is there already only what is new is added. [`form`] says what a line holds.
+//! The lines are written into the store unchanged, in one transaction. Then the session is checked as by `verify`, so
+//! that an altered file leaves no rows. If the session is stored already, only new rows are added. [`form`] defines
+//! the lines.
 
 mod blocks;
 pub mod form;

@@ -21,15 +21,15 @@ use crate::{ImportError, ImportReport};
 /// Clocks go no further, so that what comes after still has ticks.
 const MAX_TICK: i64 = 1 << 53;
 
-/// Takes stored rows back into a store, session by session.
+/// Restores stored rows into a store, session by session.
 pub struct Restore<'a> {
     write: &'a mut (dyn StoreWrite + 'a),
     counter: &'a dyn TokenCounter,
-    /// Only this session is wanted.
+    /// The only session to restore; `None` for all.
     only: Option<&'a SessionId>,
     report: ImportReport,
     open: Option<OpenSession>,
-    /// Within a session that is not wanted.
+    /// True within a session that is not restored.
     passes_over: bool,
 }
 

@@ -22,11 +22,11 @@ use cold::{ColdLoop, ColdLoops};
 pub struct ArchiveRequest {
     /// Loops of this session; `None`: of all.
     pub session: Option<SessionId>,
-    /// These loops of the session, also where a context shows them; empty: those that are cold.
+    /// These loops of the session, even if a context shows them; if empty, the cold loops.
     pub loops: Vec<LoopId>,
-    /// Also loops that a context shows, the current one too.
+    /// True to archive also loops that a context shows, including the current loop.
     pub shown: bool,
-    /// Only loops in which nothing happened for this long, in milliseconds.
+    /// Only loops without activity for this number of milliseconds.
     pub older_than: Option<i64>,
     /// The reason; it is stored in the receipts.
     pub reason: Option<String>,
@@ -39,7 +39,7 @@ pub struct ArchiveRequest {
 pub struct UnarchiveRequest {
     /// Loops of this session; `None`: of all.
     pub session: Option<SessionId>,
-    /// These loops of the session; empty: all.
+    /// These loops of the session; if empty, all loops.
     pub loops: Vec<LoopId>,
     /// The reason; it is stored in the receipts.
     pub reason: Option<String>,
@@ -62,23 +62,23 @@ pub struct MovedLoop {
     pub bytes_after: u64,
 }
 
-/// The reason that a loop stays as it is.
+/// The reason that a loop is not archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopStaysWhy {
-    /// It has not ended, or somebody drives it.
+    /// The loop has not ended, or a program holds its lease.
     Open,
-    /// It is the current loop of its session.
+    /// The loop is the current loop of its session.
     Current,
-    /// A context shows some of its turns.
+    /// A context shows turns of the loop.
     Shown,
-    /// Something happened in it not long enough ago.
+    /// The loop was active more recently than [`ArchiveRequest::older_than`].
     Recent,
-    /// Something happened to it while others were archived.
+    /// The loop changed while other loops were archived.
     Changed,
 }
 
-/// A loop that is not archived and stays so.
+/// A loop that is not archived, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LoopStays {
     /// The session.
@@ -89,7 +89,7 @@ pub struct LoopStays {
     pub why: LoopStaysWhy,
 }
 
-/// The loops that were archived or restored, or would be.
+/// The report of an archiving or a restoration, or of its dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ArchiveReport {
     /// True if nothing was changed.
@@ -102,7 +102,7 @@ pub struct ArchiveReport {
     pub bytes_before: u64,
     /// The size of the content now, in bytes.
     pub bytes_after: u64,
-    /// Loops that stay as they are.
+    /// Loops that were not archived.
     pub kept: Vec<LoopStays>,
     /// The receipts.
     pub receipts: Vec<i64>,
@@ -127,14 +127,14 @@ impl ArchiveReport {
     }
 }
 
-/// Archives loops: their content is compressed, and read as before. Loops that have not ended stay, and so
-/// do, if they are not named, those that a context shows.
+/// Archives loops: their content is compressed, and is read as before. Loops that have not ended are not archived.
+/// Loops that a context shows are archived only if the request lists them or sets [`ArchiveRequest::shown`].
 ///
-/// The file does not become smaller by itself; what is free in it is used again.
+/// The file does not shrink: its free pages are used again.
 ///
 /// # Errors
-/// If the session or a loop is not there, a loop that is named has not ended, or the store refuses; what
-/// was archived before stays so, and the next call goes on.
+/// If the session or a loop does not exist, a loop in `loops` has not ended, or the store fails. Loops that were
+/// archived before the error stay archived, and the next call continues.
 ///
 /// # Examples
 /// ```
@@ -173,11 +173,11 @@ pub fn archive(store: &dyn Database, request: &ArchiveRequest) -> StoreResult<Ar
     Ok(report)
 }
 
-/// Brings the content of archived loops back into their rows.
+/// Restores the content of archived loops into their rows.
 ///
 /// # Errors
-/// If the session or a loop is not there, a pack is damaged, or the store refuses; what was brought back
-/// before stays so.
+/// If the session or a loop does not exist, a pack is damaged, or the store fails. Content that was restored before
+/// the error stays restored.
 ///
 /// # Examples
 /// ```

@@ -17,16 +17,16 @@ pub struct RedactRequest {
     pub session: SessionId,
     /// The reason; it is stored in the receipt.
     pub reason: Option<String>,
-    /// Also kept files that hold other sessions too.
+    /// True to remove also kept source files that contain other sessions.
     pub with_files: bool,
-    /// Only report what would be replaced, and what would not.
+    /// True to change nothing and only report the secrets found.
     pub dry_run: bool,
     /// The policy that selects the secrets to replace.
     pub policy: RedactionPolicy,
 }
 
 impl RedactRequest {
-    /// A request to redact a session and the files that hold nothing else.
+    /// Returns a request to redact a session and to remove the kept files that contain no other session.
     pub fn new(session: SessionId) -> Self {
         Self {
             session,
@@ -45,33 +45,33 @@ pub struct RedactReport {
     pub session_id: SessionId,
     /// True if nothing was changed.
     pub dry_run: bool,
-    /// The receipt; `None`: there was nothing to redact, or it was only told.
+    /// The receipt; `None` if nothing was redacted, or for a dry run.
     pub receipt: Option<i64>,
-    /// Secrets that were replaced, by type.
+    /// The number of replaced secrets by type.
     pub secrets: BTreeMap<String, u64>,
-    /// Parts of these that were replaced where the rest had been cut off.
+    /// The number of replaced parts of secrets whose rest had been cut off.
     pub pieces: u64,
-    /// Secrets that were found and not replaced, as their confidence is too low, by type.
+    /// The number of secrets by type that were not replaced, since their confidence is too low.
     pub held_back: BTreeMap<String, u64>,
-    /// With `dry_run`, each secret that was found, masked, and where it stands.
+    /// For a dry run, each secret found, masked, with its places.
     pub findings: Vec<FoundSecret>,
-    /// Messages that changed, those of blocks included.
+    /// The number of changed messages, including messages of blocks.
     pub messages: u64,
-    /// The messages that contain them.
+    /// The messages that contain secrets.
     pub places: Vec<RedactedMessage>,
-    /// Other texts that changed, by table and column.
+    /// The number of other changed texts, by table and column.
     pub texts: BTreeMap<String, u64>,
-    /// Kept source files that went: they hold the secrets too.
+    /// The number of source files that were removed, since they contain the secrets.
     pub sources: u64,
-    /// Other sessions that these files held something of.
+    /// Other sessions with content in these files.
     pub source_of: Vec<SessionId>,
-    /// All kept source files of the session, also those that stay for others.
+    /// All kept source files of the session, including files that stay for other sessions.
     pub files: Vec<KeptFile>,
     /// The places that still contain parts of the secrets.
     pub left: Vec<LeftPlace>,
-    /// The remaining bytes.
+    /// The places where bytes of the secrets may remain.
     pub leftover: Leftover,
-    /// Copies that killed processes had left half written.
+    /// Unfinished copies that killed processes left.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<UnfinishedCopy>,
 }
@@ -82,13 +82,13 @@ pub struct FoundSecret {
     /// The secret, with the text around its first place.
     #[serde(flatten)]
     pub finding: Finding,
-    /// The number of times that it stands there.
+    /// The number of occurrences.
     pub count: u64,
-    /// The places where it stands.
+    /// The places where the secret occurs.
     pub places: Vec<FindingPlace>,
 }
 
-/// A place in a session where a secret stands.
+/// A place in a session where a secret occurs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum FindingPlace {
@@ -98,7 +98,7 @@ pub enum FindingPlace {
         loop_id: LoopId,
         /// The generation of the block whose message it is; `None`: an original.
         generation: Option<u32>,
-        /// Its sequence, or its index in the block.
+        /// The sequence of the message, or its index in the block.
         seq: u32,
     },
     /// Another text.
@@ -163,11 +163,11 @@ pub struct RedactedMessage {
     pub loop_id: LoopId,
     /// The generation of the block whose message it is; `None`: an original.
     pub generation: Option<u32>,
-    /// Its sequence, or its place in the block.
+    /// The sequence of the message, or its index in the block.
     pub seq: u32,
-    /// Secrets, by type.
+    /// The number of secrets by type.
     pub secrets: BTreeMap<String, u64>,
-    /// Parts of secrets.
+    /// The number of parts of secrets.
     pub pieces: u64,
 }
 

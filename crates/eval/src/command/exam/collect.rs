@@ -12,9 +12,9 @@ use super::folder::{ExamFolder, PreparedExam};
 
 /// Shuffle the readers' answers into a sheet for the grader
 ///
-/// Writes `grading.md`, with all answers to each question beside the right one and its points, and
-/// `grading.json`, into which the grader writes. Neither tells which context an answer comes from, and equal
-/// answers are graded once. Files of answers that nobody has filled in are left out.
+/// Writes `grading.md`, with all answers to each question, the right answer and its points, and `grading.json`, into
+/// which the grader writes. Neither names the contexts of the answers, and equal answers are graded once. Files
+/// without answers are left out.
 #[derive(clap::Args)]
 pub struct ExamCollectArgs {
     /// The folder that `prepare` wrote.

@@ -21,7 +21,7 @@ use super::super::{bad_file, read_text};
 /// The list of prepared exams.
 #[derive(Serialize, Deserialize)]
 pub struct PreparedExams {
-    /// The order of letters and of answers is this seed's.
+    /// The seed of the order of letters and of answers.
     pub seed: u64,
     pub exams: Vec<PreparedExam>,
 }
@@ -33,7 +33,7 @@ pub struct PreparedExam {
     pub session_id: String,
     /// Tokens before the cut.
     pub tokens: u64,
-    /// Tokens that a context may have.
+    /// The maximum number of tokens of a context.
     pub size: u64,
     /// The run of the transcript's own compaction at the cut.
     pub run_id: Option<String>,
@@ -58,7 +58,7 @@ impl ExamFolder {
     /// Makes the folder.
     ///
     /// # Errors
-    /// If it is there and holds something: answers are not to be lost.
+    /// If the folder exists and is not empty, so that no answers are lost.
     pub fn create(&self) -> Result<(), CliError> {
         std::fs::create_dir_all(self.key()).map_err(|error| bad_file(&self.0, error))
     }
@@ -108,7 +108,7 @@ impl ExamFolder {
         self.key().join(format!("{exam}-grading.json"))
     }
 
-    /// Reads what was prepared.
+    /// Reads the list of prepared exams.
     pub fn read(&self) -> Result<PreparedExams, CliError> {
         let list = self.list();
         if !list.exists() {

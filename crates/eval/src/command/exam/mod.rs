@@ -6,11 +6,11 @@ mod folder;
 mod prepare;
 mod score;
 
-/// What a compacted context is worth to a reader who has to go on from it
+/// Measure the worth of a compacted context to a reader who continues from it
 ///
-/// `prepare` compacts transcripts up to a cut and writes one context for each candidate, with the questions.
-/// Readers answer from a context, a fresh one for each sitting. `collect` shuffles their answers into a
-/// sheet that tells nothing of the candidates. A grader fills it in, and `score` prints the means.
+/// `prepare` compacts transcripts up to a cut and writes one context for each candidate, with the questions. Readers
+/// answer from a context, a fresh one for each sitting. `collect` shuffles their answers into a sheet without the
+/// names of the candidates. A grader fills it in, and `score` prints the means.
 #[derive(clap::Args)]
 pub struct EvalExamArgs {
     #[command(subcommand)]

@@ -31,12 +31,11 @@ const LOOKUPS: u32 = 8;
 
 /// Write the contexts and the questions
 ///
-/// Each file of probes is JSON: {"file": "a.jsonl", "cut_records": 120, "probes": [{"id": 1, "category":
-/// "intent", "question": "…", "gold": "…", "points": ["…"]}]}. The first `cut_records` lines of the
-/// transcript are imported into a database of their own, and all of it is compacted to the size of the
-/// context that the transcript's own compaction leaves at the cut, where it records one, else to 4 % of
-/// the tokens. Contexts are called A, B, C; what stands behind a letter is in the folder `key`, which
-/// neither readers nor the grader may see.
+/// Each file of probes is JSON: {"file": "a.jsonl", "cut_records": 120, "probes": [{"id": 1, "category": "intent",
+/// "question": "…", "gold": "…", "points": ["…"]}]}. The first `cut_records` lines of the transcript are imported
+/// into a database of their own, and all of it is compacted to the size of the context that the transcript's own
+/// compaction leaves at the cut, where it records one, else to 4 % of the tokens. Contexts are called A, B, C. The
+/// folder `key` maps the letters to the candidates; neither readers nor the grader may see it.
 #[derive(clap::Args)]
 pub struct ExamPrepareArgs {
     /// Files of probes; each is an exam, named after its file.
@@ -57,10 +56,10 @@ pub struct ExamPrepareArgs {
     strategies: Vec<String>,
     #[command(flatten)]
     by_command: ByCommand,
-    /// How many readers sit before each context.
+    /// The number of readers of each context.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     sittings: u32,
-    /// What letters and the order of answers depend on.
+    /// The seed of the letters and of the order of answers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

@@ -10,7 +10,7 @@ use loopstore_terminal::{App, CliError, Done};
 use super::super::{bad_file, read_text};
 use super::folder::{ExamFolder, PreparedExam};
 
-/// Print what the contexts got, by candidate and by kind of question
+/// Print the mean grades, by candidate and by kind of question
 ///
 /// Each figure is the mean of all grades of all sittings, from 0 to 1. With few sittings, differences under
 /// 0.08 are noise.
