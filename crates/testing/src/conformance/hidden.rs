@@ -27,7 +27,7 @@ pub fn ids(store: &Store, hidden: bool) -> Vec<String> {
     ids
 }
 
-pub fn sound(store: &Store) {
+fn sound(store: &Store) {
     let report = verify(store.database()).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }

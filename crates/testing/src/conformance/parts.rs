@@ -5,8 +5,8 @@ use loopstore_copy::copy;
 use loopstore_verify::verify;
 use serde_json::json;
 
-pub fn sound(store: &dyn Database) {
-    let report = verify(store).unwrap();
+pub fn sound(database: &dyn Database) {
+    let report = verify(database).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 
