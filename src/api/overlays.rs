@@ -189,4 +189,14 @@ impl SessionHandle {
         let leaf = Some(self.leaf_or_not_found()?);
         Ok(PinRequest { of, leaf })
     }
+
+    fn kept_prompt_tokens(&self, leaf: &LoopId) -> Result<u64> {
+        let mut kept = std::mem::take(&mut *self.kept());
+        let which = self.policy().which_system_prompts();
+        let tokens = kept
+            .system_prompt(self.backend(), self.id(), leaf, which)?
+            .tokens;
+        *self.kept() = kept;
+        Ok(tokens)
+    }
 }

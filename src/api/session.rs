@@ -437,7 +437,7 @@ impl SessionHandle {
         Ok(Prepared::new(context, reports))
     }
 
-    fn kept(&self) -> MutexGuard<'_, KeptContext> {
+    pub(super) fn kept(&self) -> MutexGuard<'_, KeptContext> {
         // The value is consistent also after a panic of another thread.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -545,16 +545,6 @@ impl SessionHandle {
 
     pub(super) fn line(&self) -> &LoopLineage {
         &self.line
-    }
-
-    pub(super) fn kept_prompt_tokens(&self, leaf: &LoopId) -> Result<u64> {
-        let mut kept = std::mem::take(&mut *self.kept());
-        let which = self.policy.system_prompts;
-        let tokens = kept
-            .system_prompt(self.backend(), &self.id, leaf, which)?
-            .tokens;
-        *self.kept() = kept;
-        Ok(tokens)
     }
 
     pub(super) fn backend(&self) -> &dyn SessionStore {
