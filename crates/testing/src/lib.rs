@@ -53,6 +53,7 @@ pub mod provider_faults;
 pub mod questions;
 #[cfg(feature = "store")]
 pub mod recording;
+pub mod refusals;
 #[cfg(feature = "store")]
 pub mod removal;
 #[cfg(feature = "store")]

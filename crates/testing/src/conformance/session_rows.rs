@@ -1,6 +1,7 @@
 //! Calls, notes, usage, decisions, and the names of sessions and appends.
 
 use super::*;
+use crate::refusals::is_of_a_trigger;
 
 pub fn loops_with_system_messages_are_found_newest_first(store: &dyn SessionStore) {
     let mut one = session_of_turns(store, "s", 1);
@@ -284,7 +285,7 @@ pub fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
     let refused = write(store, |write| {
         write.put_flags(one, &SessionFlags::default())
     });
-    assert!(refused.is_err_and(|error| error.to_string().contains("never")));
+    assert!(refused.is_err_and(|error| is_of_a_trigger(&error.to_string())));
     write(store, |write| write.put_flags(one, &pinned)).unwrap();
     let moved = SessionFlags {
         protected_at: Some("later".into()),
