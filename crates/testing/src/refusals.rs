@@ -6,8 +6,8 @@ const SCHEMA: &str = include_str!("../../../migrations/sqlite/V1__store.sql");
 /// Returns true if an error has the message of a trigger that refuses a change; another error would not be the
 /// trigger's doing.
 pub fn is_of_a_trigger(error: &str) -> bool {
-    let messages = SCHEMA.split("RAISE(ABORT, '").skip(1);
+    let messages = SCHEMA.split("RAISE(").skip(1);
     messages
-        .filter_map(|rest| rest.split('\'').next())
+        .filter_map(|rest| rest.split('\'').nth(1))
         .any(|message| error.contains(message))
 }
