@@ -157,7 +157,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Whether a turn is one of them.
+    /// Returns true if the turn belongs to the set.
     fn has(&self, turn: u32) -> bool {
         self.taken.get(turn as usize) == Some(&true)
     }
@@ -202,7 +202,7 @@ impl Turns {
     }
 }
 
-/// Which turns of a chain are read.
+/// The turns of a chain that are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
     /// Those that its context does not show.

@@ -1,4 +1,4 @@
-//! What a compaction keeps word for word: pinned messages, in the window as they are, elsewhere quoted.
+//! Pinned messages, which a compaction keeps word for word: as they are in the window, quoted elsewhere.
 
 use std::collections::{BTreeSet, HashSet};
 

@@ -18,7 +18,7 @@ use crate::store::key::Key;
 /// The size of a page of an encrypted file, which does not say it: so it is the same for all of them.
 pub(super) const CIPHER_PAGE_BYTES: u32 = 8 << 10;
 
-/// What SQLCipher keeps of each page for itself: a vector of 16 bytes and a code of 64.
+/// The bytes of each page that SQLCipher reserves: an initialisation vector of 16 and an authentication code of 64.
 const RESERVED_BYTES: u32 = 80;
 
 /// SQLCipher that is not ready after so long never will be.
@@ -131,7 +131,7 @@ fn is_plain(path: &Path, options: &SqliteOptions) -> bool {
     connect(path, &options).is_ok_and(|connection| read(connection).is_ok())
 }
 
-/// Whether a file could be an encrypted database: nothing but its length tells.
+/// Returns true if a file could be an encrypted database. Only its length shows that.
 fn has_whole_pages(path: &Path) -> bool {
     let length = path.metadata().map_or(0, |found| found.len());
     length > 0 && length.is_multiple_of(u64::from(CIPHER_PAGE_BYTES))

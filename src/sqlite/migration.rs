@@ -141,7 +141,7 @@ impl Formats {
                 break;
             }
             failures += u32::from(!is_busy(&error));
-            // What the other one has done meanwhile can fail once: the tables are there now.
+            // A process that made the tables meanwhile causes one failure: the tables exist now.
             if failures > 1 || begun.elapsed() > patience {
                 return Ok(Err(refused(path, error)));
             }

@@ -107,8 +107,8 @@ fn is_same(path: &Path, opened: &Metadata) -> bool {
         .is_ok_and(|now| (now.dev(), now.ino()) == (opened.dev(), opened.ino()))
 }
 
-/// Whether something stands beside the file that is not in it yet: commits, or what an unfinished
-/// one would take back.
+/// Returns true if the file has a log or a journal: commits that are not in the file yet, or pages that an
+/// unfinished commit would restore.
 pub(super) fn has_log(path: &Path) -> bool {
     let ends = ["-wal", "-journal"];
     ends.iter().any(|end| {

@@ -15,7 +15,7 @@ use crate::store::*;
 pub(super) struct SqliteReader<'a> {
     pub(super) connection: &'a Connection,
     pub(super) last_pack: LastPack,
-    /// Who lives of those that hold leases; `None`: nobody here asks.
+    /// The locks that show which holders of leases live; `None` if no read needs them.
     pub(super) holders: Option<&'a LeaseLocks>,
 }
 

@@ -99,8 +99,8 @@ impl<'r, 's> SqliteRow<'r, 's> {
         self.place_of(places, column)
     }
 
-    /// Whether a column has this name. As for SQLite, case makes no difference: a name in a damaged
-    /// schema may differ in it.
+    /// Returns true if a column has this name. Case is ignored as in SQLite, since names in a damaged schema may
+    /// differ in case.
     fn is_named(&self, at: usize, column: &str) -> bool {
         let name = self.row.as_ref().column_name(at);
         name.is_ok_and(|name| name.eq_ignore_ascii_case(column))

@@ -184,7 +184,7 @@ pub struct Hits {
     pub session: Option<SessionId>,
     pub query: String,
     pub rows: Vec<Hit>,
-    /// Where to continue; `None`: these are all.
+    /// The offset of the next page; `None` after the last page.
     pub next: Option<usize>,
     pub cursor: Cursor,
 }

@@ -10,7 +10,7 @@ use super::state::{KeyOutcome, KeyPress, ScreenSize, Want};
 /// A turn in both forms.
 #[derive(Clone, Debug)]
 pub struct Both {
-    /// What became of it; `None`: the context does not have it.
+    /// The state of the turn in the context; `None` if the context does not contain the turn.
     pub state: Option<TurnState>,
     /// The block that covers the turn.
     pub about: String,

@@ -394,7 +394,7 @@ impl Browser {
         self.arrange();
     }
 
-    /// What was wanted could not be read: the error is shown, and it is not wanted again.
+    /// Shows the error of a read that failed. The read is not repeated.
     pub fn fail(&mut self, why: String) {
         self.note = Some(why);
         if self.confirmed.take().is_some() {

@@ -1,4 +1,4 @@
-//! What a saver of LangGraph relies on, without one.
+//! The guarantees that a saver of LangGraph relies on, tested without one.
 
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::{Message, Store};

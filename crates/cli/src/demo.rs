@@ -229,7 +229,7 @@ fn shown_document(document: &str) -> Vec<String> {
     lines
 }
 
-/// Where a line is broken: after its last blank that fits, or in a word that fills it.
+/// Returns the end of a line: after the last blank that fits, or within a word that fills the line.
 fn end_of_line(line: &str) -> usize {
     let Some((most, _)) = line.char_indices().nth(LINE_CHARS) else {
         return line.len();

@@ -16,8 +16,8 @@ use loopstore_model::clock::now;
 
 use crate::{AtWork, CopyError, Progress, SessionCopier};
 
-/// How long a lease lasts, in milliseconds: so long a driver waits for a copy that was killed. That of a
-/// session which takes longer may end meanwhile; a driver that then comes is noticed in the end.
+/// The term of a lease in milliseconds, which is also the wait of a driver for a copy that was killed. The lease of a
+/// session that takes longer to copy may expire; a driver that takes it then is found at the end of the copy.
 const TERM: i64 = 30 * 1_000;
 /// The time between two looks at a session.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Where content can be: every table, and every column that holds text or bytes.
+//! The tables and columns that can contain content: every table, and every column with text or bytes.
 //!
 //! A new table or column is added here, or a test fails: what is not listed would be neither redacted
 //! nor erased.
@@ -144,7 +144,7 @@ const OTHERS: [&str; 12] = [
     // The receipts themselves.
     "maintenance",
     "receipt_chain",
-    // What heads stand for: digests, and the ids of sessions and loops.
+    // Digests, and the ids of sessions and loops.
     "heads",
     // Numbers that nothing has any more.
     "spent_keys",

@@ -1,4 +1,4 @@
-//! What follows from the sizes of messages: totals of turns and loops, and what blocks cover and show.
+//! Values derived from the sizes of messages: totals of turns and loops, and the coverage and sizes of blocks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;

@@ -89,9 +89,9 @@ impl ConfigChange {
 /// A file as it is, as it was, and as it will be.
 struct PlannedFile {
     target: Target,
-    /// What is there; `None`: nothing.
+    /// The present content; `None` if the file does not exist.
     now: Option<Vec<u8>>,
-    /// What was there before any installation; `None`: nothing.
+    /// The content before any installation; `None` if the file did not exist.
     before: Option<Vec<u8>>,
     after: Vec<u8>,
     folders: Vec<PathBuf>,

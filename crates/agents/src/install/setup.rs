@@ -1,4 +1,4 @@
-//! What is written into the configuration of an agent: how it calls this program.
+//! The lines that are written into the configuration of an agent: the calls of this program.
 
 use std::path::{Path, PathBuf};
 

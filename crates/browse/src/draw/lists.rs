@@ -17,7 +17,8 @@ fn left(text: &str, width: usize) -> String {
 /// The width of the column of projects.
 const PROJECT: usize = 16;
 
-/// Which columns a list of this width has: the project goes first, then last active, turns and loops.
+/// The columns of a list of some width. On a narrow screen the project is left out first, then last active, turns and
+/// loops.
 struct ColumnWidths {
     project: bool,
     loops: bool,

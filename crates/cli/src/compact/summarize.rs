@@ -191,7 +191,7 @@ fn cancelled_by_interrupt() -> Result<CancelFlag, CliError> {
     let own = flag.clone();
     let handler = move || {
         if own.is_cancelled() {
-            // What shells expect of a program that SIGINT ended.
+            // Shells expect this code of a program that SIGINT ended.
             std::process::exit(130);
         }
         own.cancel();

@@ -1,5 +1,5 @@
-//! Which session a call is about: the one that the server was started for, the one that the call names, else
-//! the one that the calling agent is in, as far as that can be told.
+//! The session of a call: the session that the server was started for, the session that the call names, else the
+//! session of the calling agent, as far as it is known.
 
 use loopstore::extend::{self as store, SessionFilter};
 use loopstore::{Database, SessionId};

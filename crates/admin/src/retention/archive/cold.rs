@@ -1,4 +1,4 @@
-//! Which loops are cold: ended, nobody's current work, and in no context.
+//! Cold loops: loops that have ended, are not the current work of a session, and are in no context.
 
 use std::collections::{HashMap, HashSet};
 
@@ -220,7 +220,7 @@ fn shown(read: &dyn StoreRead, session: SessionKey) -> StoreResult<HashSet<LoopK
     Ok(shown)
 }
 
-/// Whether a context shows a message of a loop itself: a kept turn, or one behind the active block.
+/// Returns true if a context shows an original message of a loop: in a kept turn, or after the active block.
 fn shows_originals(link: &ChainLink) -> bool {
     let Some(block) = &link.block else {
         return link.end_seq > 0;
