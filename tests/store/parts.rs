@@ -3,7 +3,7 @@
 use loopstore::extend::session;
 use loopstore::extend::session::Fork;
 use loopstore::{extend as store, *};
-use loopstore_testing::conformance::parts::sound;
+use loopstore_testing::whole::assert_whole;
 use proptest::prelude::*;
 
 use crate::support::histories::{History, Random, answer, user};
@@ -124,7 +124,7 @@ fn twins(seed: u64) {
             );
         }
     }
-    sound(&one);
+    assert_whole(&one);
     // The parent goes on, and nothing of that reaches the branch.
     let before = seen(&cut, &one, &leaf);
     cut.append(
@@ -133,7 +133,7 @@ fn twins(seed: u64) {
     );
     cut.compact(parent, (1, 1), true);
     assert_eq!(seen(&cut, &one, &leaf), before, "seed {seed}");
-    sound(&one);
+    assert_whole(&one);
 }
 
 proptest! {

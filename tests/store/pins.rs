@@ -6,7 +6,8 @@ use loopstore::*;
 use loopstore_admin::backup::backup;
 use loopstore_admin::salvage::salvage;
 use loopstore_copy::copy;
-use loopstore_testing::conformance::pins::{assert_whole, pinned, seen};
+use loopstore_testing::conformance::pins::{pinned, seen};
+use loopstore_testing::whole::assert_whole;
 
 use crate::support::histories::{loop_id, open};
 use crate::support::keyed;

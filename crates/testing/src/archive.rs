@@ -4,15 +4,10 @@ use loopstore::*;
 use loopstore_admin::retention::{
     ArchiveReport, ArchiveRequest, UnarchiveRequest, archive, unarchive,
 };
-use loopstore_verify::verify;
+
+pub use crate::whole::assert_whole;
 
 use crate::histories::{History, Random, answer, loop_id, result, user};
-
-pub fn assert_whole(store: &dyn Database) {
-    let report = verify(store).unwrap();
-    assert!(report.ok, "{:#?}", report.problems);
-    assert!(report.index.is_empty(), "{:?}", report.index);
-}
 
 /// Archives loops by name.
 pub fn archive_loops(store: &dyn Database, id: &SessionId, loops: &[usize]) -> ArchiveReport {

@@ -68,6 +68,8 @@ pub mod server;
 mod system_sqlite;
 #[cfg(feature = "postgres")]
 pub mod views;
+#[cfg(feature = "store")]
+pub mod whole;
 
 #[cfg(target_os = "linux")]
 pub use system_sqlite::{SqliteFailure, SystemConnection, SystemSqlite};

@@ -9,7 +9,8 @@ use loopstore::compact::FlipRequest;
 use loopstore::extend::{self as store, CallRow, ImportRow, Note, Outcome, source};
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
-use loopstore_verify::verify;
+
+pub use crate::whole::assert_whole;
 
 use crate::histories::{History, answer, loop_id, open, result, user};
 
@@ -70,12 +71,6 @@ pub fn session(id: &str) -> SessionId {
 pub fn number(store: &SqliteStore, sql: &str) -> i64 {
     let rows = store.query(sql).unwrap().records();
     rows[0].number("n").unwrap()
-}
-
-pub fn assert_whole(store: &SqliteStore) {
-    let report = verify(store).unwrap();
-    assert!(report.ok, "{:#?}", report.problems);
-    assert!(report.index.is_empty(), "{:?}", report.index);
 }
 
 /// Tells a session of six plain turns.

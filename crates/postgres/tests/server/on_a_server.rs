@@ -10,6 +10,7 @@ use crate::support::amount::amount;
 use crate::support::conformance::pins;
 use crate::support::histories::{Random, open};
 use crate::support::questions::ExamQuestion;
+use crate::support::whole::assert_whole;
 use crate::support::{pieces, questions, server};
 
 #[test]
@@ -24,12 +25,12 @@ fn a_copy_on_a_server_and_back_keeps_pins_and_quotes() {
     let report = copy(&store, &server, folder.path(), &mut |_, _| {}).unwrap();
     assert!(report.is_whole());
     assert_eq!(pins::seen(&server, &id), before);
-    pins::assert_whole(&server);
+    assert_whole(&server);
     let back = open(&folder.path().join("back.db"));
     let report = copy(&server, &back, folder.path(), &mut |_, _| {}).unwrap();
     assert!(report.is_whole());
     assert_eq!(pins::seen(&back, &id), before);
-    pins::assert_whole(&back);
+    assert_whole(&back);
 }
 
 /// Both backends give the same hits in the same order.

@@ -1,11 +1,11 @@
 //! Hidden sessions: in no list and no search, their ids free for others, their record whole, in every way out
 //! and in.
 
+use crate::whole::assert_whole;
 use loopstore::extend::lookup;
 use loopstore::{extend as store, *};
 use loopstore_admin::retention::{EraseRequest, PruneRequest, erase, prune};
 use loopstore_copy::copy;
-use loopstore_verify::verify;
 
 pub fn say(chat: &SessionHandle, what: &str) {
     chat.append([Message::user(what), Message::assistant("Noted.")])
@@ -25,11 +25,6 @@ pub fn ids(store: &Store, hidden: bool) -> Vec<String> {
         .collect();
     ids.sort();
     ids
-}
-
-fn sound(store: &Store) {
-    let report = verify(store.database()).unwrap();
-    assert!(report.ok, "{:?}", report.problems);
 }
 
 pub fn texts(chat: &SessionHandle) -> String {
@@ -78,7 +73,7 @@ pub fn what_is_hidden_is_in_no_list_and_its_id_is_free(store: &Store) {
     let second = chat.hide().unwrap();
     assert_ne!(second, hidden);
     assert_eq!(ids(store, true).len(), 2);
-    sound(store);
+    assert_whole(store.database());
 }
 
 pub fn what_was_hidden_comes_back_whole(store: &Store) {
@@ -112,7 +107,7 @@ pub fn what_was_hidden_comes_back_whole(store: &Store) {
             .contains("not hidden")
     );
     assert!(!old.exists().unwrap());
-    sound(store);
+    assert_whole(store.database());
 }
 
 pub fn what_cannot_be_hidden_is_refused(store: &Store) {
@@ -139,7 +134,7 @@ pub fn what_cannot_be_hidden_is_refused(store: &Store) {
     });
     assert!(matches!(chat.hide(), Err(Error::LoopHeld { .. })));
     drop(held);
-    sound(store);
+    assert_whole(store.database());
     let other = store.session("other").unwrap();
     say(&other, "Hello?");
     let hidden = store.session(other.hide().unwrap()).unwrap();
@@ -177,7 +172,7 @@ pub fn a_hidden_session_can_be_erased_and_pruned(store: &Store) {
     };
     prune(store.database(), &request).unwrap();
     assert_eq!(ids(store, true).len() + ids(store, false).len(), 1);
-    sound(store);
+    assert_whole(store.database());
 }
 
 pub fn a_copy_follows_what_was_hidden(store: &Store) {
@@ -196,7 +191,7 @@ pub fn a_copy_follows_what_was_hidden(store: &Store) {
             (ids(&other, false), ids(&other, true)),
             (ids(store, false), ids(store, true))
         );
-        sound(&other);
+        assert_whole(other.database());
     };
     let chat = store.session("weather").unwrap();
     say(&chat, "Will the marmot whistle?");
@@ -229,5 +224,5 @@ pub fn a_copy_follows_what_was_hidden(store: &Store) {
     .unwrap();
     assert!(report.is_whole(), "{report:?}");
     assert_eq!(ids(&empty, true), ids(store, true));
-    sound(&empty);
+    assert_whole(empty.database());
 }

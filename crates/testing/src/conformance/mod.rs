@@ -400,7 +400,9 @@ mod tests {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
             for line in text.lines().filter(|line| line.starts_with("pub fn ")) {
                 let (name, arguments) = line["pub fn ".len()..].split_once('(').unwrap();
-                let is_promise = arguments.starts_with("store: &") && arguments.ends_with(") {");
+                // A function that returns something is a part of others.
+                let (arguments, returned) = arguments.split_once(')').unwrap();
+                let is_promise = arguments.starts_with("store: &") && returned == " {";
                 let is_listed = list.contains(&format!("                {name},\n"));
                 assert!(is_listed || !is_promise, "`{name}` is not in the list");
             }

@@ -1,14 +1,9 @@
 //! Forks that cut inside a turn, against a twin in which the parent never held more than what they keep.
 
+use crate::whole::assert_whole;
 use loopstore::{extend as store, *};
 use loopstore_copy::copy;
-use loopstore_verify::verify;
 use serde_json::json;
-
-pub fn sound(database: &dyn Database) {
-    let report = verify(database).unwrap();
-    assert!(report.ok, "{:?}", report.problems);
-}
 
 fn look(calls: &[&str]) -> Message {
     let look = Message::assistant("I look.");
@@ -59,7 +54,7 @@ pub fn what_comes_behind_the_cut_is_not_on_the_branch(store: &Store) {
         (row.number("parent_turn"), row.number("parent_seq")),
         (Some(0), Some(2))
     );
-    sound(store.database());
+    assert_whole(store.database());
 }
 
 pub fn a_cut_at_the_end_of_a_turn_is_that_of_the_turn(store: &Store) {
@@ -97,7 +92,7 @@ pub fn a_cut_at_the_end_of_a_turn_is_that_of_the_turn(store: &Store) {
     assert!(chat.fork_at(TurnRef::new(leaf.as_str(), 0)).is_err());
     let side = chat.fork_at(TurnRef::within(leaf.as_str(), 0, 0)).unwrap();
     assert_eq!(row(&side).parent_seq, Some(0));
-    sound(store.database());
+    assert_whole(store.database());
 }
 
 pub fn a_run_counts_as_for_a_cut_at_the_turn_before(store: &Store) {
@@ -139,7 +134,7 @@ pub fn a_run_counts_as_for_a_cut_at_the_turn_before(store: &Store) {
     .unwrap();
     assert_eq!(chat.context().unwrap().messages, before);
     let _ = side.undo();
-    sound(store.database());
+    assert_whole(store.database());
 }
 
 pub fn a_cut_inside_a_turn_is_copied_and_comes_back_from_lines(store: &Store) {
@@ -162,7 +157,7 @@ pub fn a_cut_inside_a_turn_is_copied_and_comes_back_from_lines(store: &Store) {
         there.context().unwrap().messages,
         side.context().unwrap().messages
     );
-    sound(other.database());
+    assert_whole(other.database());
     // The document of phi-core says it too.
     let whole = side.load_whole().unwrap();
     let text = serde_json::to_string(&whole).unwrap();

@@ -1,13 +1,13 @@
 //! A session with pins and quotes, whatever is done to its database.
 
 use crate::histories::{History, answer, loop_id, user};
+use crate::whole::assert_whole;
 use loopstore::extend::Database;
 use loopstore::*;
 use loopstore_admin::retention::{
     ArchiveRequest, EraseRequest, KeptWhy, PruneRequest, RedactRequest, UnarchiveRequest, archive,
     erase, prune, redact_session, set_protected, unarchive,
 };
-use loopstore_verify::verify;
 
 const SECRET: &str = "hunter2hunter2";
 
@@ -68,11 +68,6 @@ pub fn seen(store: &dyn Database, id: &SessionId) -> Vec<String> {
     let quotes = seen[4].matches("[Pinned, ").count();
     assert_eq!(quotes, PINNED, "{}", seen[4]);
     seen
-}
-
-pub fn assert_whole(store: &dyn Database) {
-    let report = verify(store).unwrap();
-    assert!(report.ok, "{:#?}", report.problems);
 }
 
 pub fn number(store: &dyn Database, sql: &str) -> i64 {
