@@ -15,7 +15,7 @@ use loopstore_admin::salvage::salvage;
 use loopstore_export::export;
 use loopstore_verify::{Problem, ProblemKind as Kind, VerifyReport, verify};
 
-use crate::support::amount::{amount, given, is_long};
+use crate::support::amount::{amount, from_variable, is_long};
 use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
 use crate::support::keyed;
 
@@ -396,7 +396,7 @@ fn each_damage_is_salvaged_around() {
     let stage = Stage::new();
     let to = stage.folder.path().join("salvaged.db");
     // Each takes a while; `LOOPSTORE_FLIPS` tries them all.
-    let is_all = is_long() || given("LOOPSTORE_FLIPS").is_some();
+    let is_all = is_long() || from_variable("LOOPSTORE_FLIPS").is_some();
     for (sql, ..) in DAMAGES.iter().step_by(if is_all { 1 } else { 6 }) {
         let copy = stage.copy("damaged.db");
         tamper(&copy, sql);

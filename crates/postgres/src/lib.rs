@@ -23,7 +23,6 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
-mod ahead;
 mod audit;
 mod cluster;
 mod cluster_tenants;
@@ -40,6 +39,7 @@ mod packs;
 mod pending;
 mod pool;
 mod pooler;
+mod prefetched;
 mod prompts;
 mod query;
 mod read;

@@ -14,11 +14,11 @@ use loopstore_core::store::packs::LastPack;
 use loopstore_core::store::{StoreError, StoreResult, Visit};
 use sha2::{Digest as _, Sha256};
 
-use super::ahead::PrefetchedRows;
 use super::connection::{Connection, Param};
 use super::errors::{StatementError, from_postgres};
 use super::keys::{Locked, before_first};
 use super::pending::Pending;
+use super::prefetched::PrefetchedRows;
 use super::row::PostgresRow;
 
 /// A connection within a transaction.

@@ -201,7 +201,7 @@ fn hold(store: &dyn Database, random: &mut Random, at: u64) -> SecretSession {
 }
 
 /// Returns all stored text of a session, and every context of it.
-fn said(store: &dyn Database, id: &SessionId) -> String {
+fn stored_text(store: &dyn Database, id: &SessionId) -> String {
     let mut all = String::new();
     store
         .scan(Box::new(|scan| {
@@ -248,12 +248,12 @@ pub fn redact_all(store: &dyn Database, random: &mut Random, count: u64) -> Vec<
         holders.swap(at, other);
         let holder = &holders[at];
         let windows = holder.windows();
-        let before = found_in(said(store, &holder.id).as_bytes(), &windows).len();
+        let before = found_in(stored_text(store, &holder.id).as_bytes(), &windows).len();
         assert!(before > 8, "{}", holder.id);
         let mut request = RedactRequest::new(holder.id.clone());
         request.dry_run = true;
         let told = redact_session(store, &request).unwrap();
-        let still = found_in(said(store, &holder.id).as_bytes(), &windows).len();
+        let still = found_in(stored_text(store, &holder.id).as_bytes(), &windows).len();
         assert_eq!(still, before, "a dry run changes nothing");
         request.dry_run = false;
         let report = redact_session(store, &request).unwrap();
@@ -268,7 +268,7 @@ pub fn redact_all(store: &dyn Database, random: &mut Random, count: u64) -> Vec<
         );
         cut += report.pieces;
         assert_eq!(report.left, [], "{}", holder.id);
-        let left = found_in(said(store, &holder.id).as_bytes(), &windows);
+        let left = found_in(stored_text(store, &holder.id).as_bytes(), &windows);
         assert_eq!(
             left, [""; 0],
             "{} of {:?}",

@@ -7,7 +7,7 @@ mod reference;
 
 use std::collections::BTreeMap;
 
-use crate::support::amount::{amount, given};
+use crate::support::amount::{amount, from_variable};
 use crate::support::histories::Random;
 use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
@@ -657,7 +657,7 @@ fn histories(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn contexts_equal_the_models_on_random_histories() {
-    if let Some(seed) = given("LOOPSTORE_SEED") {
+    if let Some(seed) = from_variable("LOOPSTORE_SEED") {
         play(seed);
         return;
     }

@@ -3,7 +3,6 @@
 //! All content is read through the store, so packs are unpacked, pages decrypted and files put together. In a
 //! file all sessions are searched; on a server, which may have a hundred thousand, only those connected with
 //! the redacted one.
-//! together with the redacted one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

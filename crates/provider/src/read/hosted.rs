@@ -46,7 +46,7 @@ pub(super) fn hosted_call(
         None => Json::null(),
     };
     let mut extra = Extra::default();
-    node.whole_beside(&mut extra)?;
+    node.keep_whole_in(&mut extra)?;
     Ok(Content::ToolCall(ToolCall {
         id,
         name: name.to_owned(),

@@ -9,7 +9,7 @@ use loopstore::model::Content;
 use loopstore::*;
 use loopstore_verify::verify;
 
-use crate::support::amount::given;
+use crate::support::amount::from_variable;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 
 /// A folder that is gone after the test, in memory where that can be.
@@ -20,7 +20,7 @@ pub fn folder() -> tempfile::TempDir {
 
 /// Takes other samples with another `LOOPSTORE_SEED`.
 pub fn random(salt: u64) -> Random {
-    Random::new(given("LOOPSTORE_SEED").unwrap_or(1) * 1000 + salt)
+    Random::new(from_variable("LOOPSTORE_SEED").unwrap_or(1) * 1000 + salt)
 }
 
 pub fn session(id: &str) -> SessionId {
