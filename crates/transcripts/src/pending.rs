@@ -8,14 +8,14 @@ use loopstore::tokens::TokenCounter;
 
 use super::matching::RecordDigest;
 
-/// A message, in its stored form if the reader had no reason to think that it is known already.
+/// A message, already in its stored form unless the reader expects it to be stored.
 pub(super) enum PendingMessage {
     Plain(Box<AgentMessage>),
     Encoded(Box<EncodedMessage>),
 }
 
 impl PendingMessage {
-    /// Makes the stored form.
+    /// Returns the message in its stored form.
     pub(super) fn encoded(
         message: AgentMessage,
         origin: RecordDigest,
@@ -40,7 +40,7 @@ impl PendingMessage {
         }
     }
 
-    /// Returns the turn that the source put it in.
+    /// Returns the index of the turn, if the source gives one.
     pub(super) fn turn_index(&self) -> Option<i64> {
         match self {
             Self::Plain(message) => message.turn_index(),
@@ -48,7 +48,7 @@ impl PendingMessage {
         }
     }
 
-    /// Returns milliseconds since the epoch.
+    /// Returns the time of the message in milliseconds since the epoch.
     pub(super) fn created_at(&self) -> Option<i64> {
         match self {
             Self::Plain(message) => message.message().and_then(Message::timestamp),

@@ -1,4 +1,4 @@
-//! Compactions found in transcripts, as runs of the tool that made them.
+//! Stores the compactions of a transcript as runs of the tool that made them.
 
 use loopstore::compact::CompactionEnded;
 use loopstore::extend::active_blocks::View;
@@ -14,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 use super::matching::harmless;
 use super::{FoundCompaction, FoundEffect};
 
-/// Returns the id of the run: the same whenever the same compaction is found again.
+/// Returns the id of the run, which is the same whenever the same compaction is found.
 pub(super) fn run_id(session: &str, found: &FoundCompaction) -> StoreResult<String> {
-    // Of a block, what it says counts and not how its record was written: an export writes the
-    // fields in another order.
+    // Of a block, the content is hashed and not the text of its record: an export may write the fields in another
+    // order.
     let (record, block) = match &found.effect {
         FoundEffect::Block(block) => ("", codec::to_json(&**block)?),
         _ => (found.record.as_str(), String::new()),
@@ -38,7 +38,7 @@ pub(super) fn run_id(session: &str, found: &FoundCompaction) -> StoreResult<Stri
     Ok(format!("{}-{}", harmless(&found.strategy), &digest[..24]))
 }
 
-/// Returns the run that made a block of loopstore's own.
+/// Returns the run that made a block of loopstore itself.
 pub(super) fn own_run(found: &FoundCompaction) -> Option<String> {
     match &found.effect {
         FoundEffect::Block(block) => block.extra.get(OWN_RUN)?.read().ok(),
@@ -46,7 +46,7 @@ pub(super) fn own_run(found: &FoundCompaction) -> Option<String> {
     }
 }
 
-/// Returns the id that such a run has in another database, where each of its blocks is a run.
+/// Returns the id of a run of loopstore in another database, where each of its blocks is a run.
 pub(super) fn run_id_of_own(session: &str, loop_id: &LoopId, run: &str) -> String {
     let mut hash = Sha256::new();
     for part in [session, loop_id.as_str(), run] {
@@ -56,7 +56,7 @@ pub(super) fn run_id_of_own(session: &str, loop_id: &LoopId, run: &str) -> Strin
     format!("loopstore-{}", &hex::encode(hash.finalize())[..24])
 }
 
-/// The context that the run of a found compaction is made on.
+/// The context on which a found compaction was made.
 pub(super) struct ImportedRun {
     pub(super) loop_key: LoopKey,
     pub(super) run_id: String,
@@ -69,7 +69,7 @@ struct Made {
 }
 
 impl ImportedRun {
-    /// Writes the run and its blocks, and returns how it ended.
+    /// Writes the run and its blocks, and returns its status.
     pub(super) fn write(
         self,
         write: &mut dyn StoreWrite,
@@ -167,7 +167,7 @@ fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreRe
     })
 }
 
-/// Returns where a turn is on the chain; a loop elsewhere keeps nothing of this context.
+/// Returns the position of a turn on the chain; `None` for a loop that is not on the chain, of which nothing is kept.
 fn spot(chain: &ChainSnapshot, (kept, turn): &(LoopId, u32)) -> Option<(usize, u32)> {
     let at = chain
         .links
@@ -201,7 +201,7 @@ fn foreign_block(
     })
 }
 
-/// Returns the time of a record in milliseconds, from the record itself or from an object within it.
+/// Returns the duration in milliseconds, from the record or from an object within it.
 fn duration(record: &Json) -> u64 {
     let Ok(value) = record.read::<serde_json::Value>() else {
         return 0;
@@ -212,7 +212,7 @@ fn duration(record: &Json) -> u64 {
             .find_map(|key| value.get(key)?.as_u64())
     };
     let nested = || value.as_object()?.values().find_map(within);
-    // The column holds what fits 63 bits.
+    // The column is a signed integer of 64 bits.
     within(&value)
         .or_else(nested)
         .unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Summaries, each of what was said in a range of time.
+//! Summaries of ADK, each of the messages in a range of time.
 
 use loopstore::model::AgentMessage;
 
@@ -7,7 +7,7 @@ use crate::authors::by_harness;
 use crate::fields::{Fields, some};
 use crate::values::user;
 
-/// A summary, and the first and last second of what it stands for.
+/// A summary, with the first and last second of the range that it summarises.
 pub(super) struct EventSummary {
     start: f64,
     end: f64,
@@ -50,7 +50,7 @@ impl EventSummary {
     }
 }
 
-/// The summaries of a session, as they were added.
+/// The summaries of a session, in the order in which they were added.
 #[derive(Default)]
 pub(super) struct Summaries(Vec<EventSummary>);
 
@@ -63,7 +63,7 @@ impl Summaries {
         self.0.truncate(kept);
     }
 
-    /// Adds a summary. Returns whether it says something new: its range is not within that of another.
+    /// Adds a summary. Returns true if it is active: its range is not within the range of another.
     pub(super) fn add(&mut self, summary: EventSummary) -> bool {
         let mut others = self.0.iter();
         let is_new = !others.any(|other| other.holds(&summary) && !summary.holds(other));
@@ -71,7 +71,7 @@ impl Summaries {
         is_new
     }
 
-    /// Those whose range is not within that of another, by their end.
+    /// Returns the summaries whose range is not within the range of another, ordered by end.
     fn in_force(&self) -> Vec<&EventSummary> {
         let is_held = |(at, summary): &(usize, &EventSummary)| {
             let mut others = self.0.iter().enumerate().filter(|(other, _)| other != at);
@@ -91,13 +91,13 @@ impl Summaries {
         found.map(|summary| summary.message.clone()).collect()
     }
 
-    /// The last second of what they stand for.
+    /// Returns the last second of the summarised ranges.
     pub(super) fn end(&self) -> f64 {
         let ends = self.0.iter().map(|summary| summary.end);
         ends.fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// The seconds that they stand for.
+    /// Returns the summarised ranges of seconds.
     pub(super) fn covered(&self) -> CoveredEvents {
         let mut ranges: Vec<(f64, f64)> = self.0.iter().map(|one| (one.start, one.end)).collect();
         ranges.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -112,7 +112,7 @@ impl Summaries {
     }
 }
 
-/// Ranges of seconds, in order and apart.
+/// Disjoint ranges of seconds, in order.
 pub(super) struct CoveredEvents(Vec<(f64, f64)>);
 
 impl CoveredEvents {
