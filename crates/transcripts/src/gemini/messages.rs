@@ -1,4 +1,4 @@
-//! From the records of Gemini CLI to messages.
+//! Translates the records of Gemini CLI to messages.
 
 use std::ops::Range;
 
@@ -15,29 +15,29 @@ use crate::values::{
     arguments, call, contents, count, millis_of, object_in, other, user, with_source,
 };
 
-/// The meaning of a record for the session.
+/// The role of a record in the session.
 pub(super) enum GeminiRecord {
     Prompt(Box<AgentMessage>),
     Answer(Box<GeminiAnswer>),
     /// The results of tools, each with the JSON that it was made from.
     Responses(Vec<(AgentMessage, String)>),
-    /// Nothing that a model sees.
+    /// A record that no model sees.
     Extension,
 }
 
-/// An answer with what its tools gave back.
+/// An answer with the results of its tools.
 pub(super) struct GeminiAnswer {
     pub(super) message: AgentMessage,
-    /// The JSON that it was made from, without the fields that change while its tools run.
+    /// The JSON of the record, without the fields that change while its tools run.
     pub(super) raw: String,
-    /// The result of each call that has one, and what it was made from.
+    /// The result of each call that has one, with its JSON.
     pub(super) results: Vec<(AgentMessage, String)>,
 }
 
 /// Reads a record.
 ///
 /// # Errors
-/// If the record is not what its kind promises; the error gives the reason.
+/// If a field that its kind requires is missing or invalid; the error gives the reason.
 pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
     let time = fields.text("timestamp").map(Time::from_text);
     let timestamp = millis_of(time.as_ref());
@@ -61,7 +61,7 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
     }
 }
 
-/// Returns the results in a message in the user's name that says nothing else.
+/// Returns the results in a user message, if it contains nothing else.
 fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentMessage, String)>> {
     let parts = some(fields.get("content")).and_then(list)?;
     let read = |raw: &RawValue| {
@@ -70,7 +70,7 @@ fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentM
         content.extend(contents(function.get("parts"), part).ok()?);
         let given = function.object("response");
         let id = function.text("id").unwrap_or_default();
-        // As in the record of its call.
+        // The same text as in the record of the call.
         let made_from = format!("{id}\n[{}]", Json::parse(raw.get()).ok()?.as_str());
         let message = Message::ToolResult(ToolResultMessage {
             tool_call_id: id,
@@ -86,10 +86,10 @@ fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentM
     read.filter(|responses| !responses.is_empty())
 }
 
-/// The line before the files that a prompt names, whose text is added after the prompt.
+/// The line before the files that a prompt names, whose contents are added after the prompt.
 const FILES: &str = "--- Content from referenced files ---";
 
-/// Tells the words of a prompt from what was added to it. `shown`: what the person saw of it.
+/// Separates the words of a prompt from added texts. `shown` is the part that the person saw.
 pub(crate) fn prompt(content: Vec<Content>, shown: &[Content]) -> Vec<Content> {
     let text_of = |block: &Content| match block {
         Content::Text(text) => Some(text.text.clone()),
@@ -122,7 +122,7 @@ pub(crate) fn prompt(content: Vec<Content>, shown: &[Content]) -> Vec<Content> {
     told
 }
 
-/// Returns the person's words in a text beside which something was added.
+/// Returns the range of the person's words in a text with additions.
 fn typed(text: &str, shown: Option<&str>) -> Option<Range<usize>> {
     if let Some(shown) = shown {
         return text.find(shown).map(|at| at..at + shown.len());
@@ -190,7 +190,7 @@ fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<GeminiRecord
     })))
 }
 
-/// Reads what the model thought: a subject and a description.
+/// Reads a thought of the model: a subject and a description.
 fn thinking(raw: &RawValue) -> Result<Content, String> {
     let Some(mut fields) = object_in(Some(raw)) else {
         return other(raw);
@@ -235,7 +235,7 @@ fn tool_call(raw: &RawValue, spare_id: &str) -> Result<CallAndResult, String> {
     Ok((Content::ToolCall(call), result))
 }
 
-/// Reads what a tool gave back, `None` if it did not yet.
+/// Reads the result of a call; `None` if there is none yet.
 fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMessage>, String> {
     let status = fields.text("status");
     let ended = ["success", "error", "cancelled"];
@@ -250,7 +250,7 @@ fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMe
         None => Vec::new(),
         Some(given) => {
             let (mut content, is_all) = response(given)?;
-            // Images are within the response, beside what it says.
+            // Images are inside the response, next to its text.
             for raw in list(given).unwrap_or_else(|| vec![given]) {
                 let of = object_in(Some(raw)).and_then(|of| of.child("functionResponse"));
                 let parts = of.as_ref().and_then(|of| of.get("parts"));
@@ -275,7 +275,7 @@ fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMe
     Ok(Some(with_source(message.into(), source)))
 }
 
-/// Reads the parts of a result, and says whether they hold all that it says.
+/// Reads the parts of a result. The flag is true if the parts contain everything in the response.
 pub(crate) fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String> {
     let parts = list(given).unwrap_or_else(|| vec![given]);
     let (mut content, mut is_all) = (Vec::new(), true);
@@ -290,7 +290,7 @@ pub(crate) fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String>
     Ok((content, is_all))
 }
 
-/// Returns the text of a function's response.
+/// Returns the text of a function's response, with the same flag.
 fn response_text(raw: &RawValue) -> Option<(Content, bool)> {
     let part = object_in(Some(raw))?;
     let function = part.child("functionResponse")?;
@@ -339,7 +339,7 @@ fn usage(value: &RawValue) -> Option<Usage> {
     })
 }
 
-/// Reads a part; one that is not known stays as it is.
+/// Reads a part; an unknown part is kept unchanged.
 pub(crate) fn part(raw: &RawValue) -> Result<Content, String> {
     let known = || {
         let part = object_in(Some(raw))?;

@@ -1,4 +1,4 @@
-//! Objects of which some fields have a wrong type.
+//! Reads objects in which some fields have a wrong type.
 
 use std::collections::HashSet;
 
@@ -35,8 +35,7 @@ impl Bad {
     }
 }
 
-/// Reads an object, leaving out fields that cannot be read. `must` is the field without which it
-/// is nothing.
+/// Reads an object without the fields that cannot be read. The field `must` is required.
 ///
 /// # Errors
 /// If `must` cannot be read.

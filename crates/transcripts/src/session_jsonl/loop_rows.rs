@@ -19,20 +19,20 @@ use super::wrong;
 use crate::ImportError;
 use crate::fields::{reason, shown};
 
-/// The loop at hand.
+/// The loop that is being restored.
 pub(super) struct RestoredLoop {
     key: LoopKey,
     line: LoopLine,
-    /// As it was stored; `None`: it is new.
+    /// The stored row; `None` if the loop is new.
     stored: Option<LoopRow>,
-    /// Messages and turns that are stored and stay.
+    /// The number of stored messages that stay.
     kept: u32,
     kept_turns: u32,
-    /// After so many messages the chain of digests must be this.
+    /// After this number of messages, the chain of digests must have this value.
     check: (u32, [u8; 32]),
     /// Stored messages that were redacted.
     redacted: BTreeSet<u32>,
-    /// Digests of messages that were not sealed, and come again or have been replaced.
+    /// Digests of unsealed messages, which are restored again or were replaced.
     removed: Vec<[u8; 32]>,
     seq: u32,
     turn: u32,
@@ -41,7 +41,7 @@ pub(super) struct RestoredLoop {
 }
 
 impl RestoredLoop {
-    /// Checks that a record is of this loop.
+    /// Checks that a record belongs to this loop.
     fn owns(&self, id: &loopstore::model::LoopId) -> Result<(), ImportError> {
         match *id == self.line.loop_id {
             true => Ok(()),
@@ -97,7 +97,7 @@ impl SessionTarget<'_> {
         })
     }
 
-    /// Continues a stored loop; of a newer file it takes the messages that are not sealed anew.
+    /// Continues a stored loop. If the file is newer, the unsealed messages are restored from it.
     fn known_loop(&mut self, stored: LoopRow, line: LoopLine) -> Result<RestoredLoop, ImportError> {
         let wanted = self.row_of(&line)?;
         let place = |row: &LoopRow| (row.tick, row.parent, row.parent_turn, row.parent_seq);
@@ -131,8 +131,8 @@ impl SessionTarget<'_> {
         })
     }
 
-    /// Removes what is not sealed, and returns how many messages and turns stay, and the digests of
-    /// the others.
+    /// Removes the unsealed messages. Returns the numbers of messages and turns that stay, and the digests of the
+    /// removed messages.
     fn unsealed(&mut self, stored: &LoopRow) -> Result<(u32, u32, Vec<[u8; 32]>), ImportError> {
         let (key, totals) = (stored.key, &stored.totals);
         let (sealed, mut turns) = (totals.sealed_seq, totals.turns);
@@ -209,7 +209,7 @@ impl SessionTarget<'_> {
             return Err(wrong(format!("turn {} is out of order", line.turn)));
         }
         open.turn += 1;
-        // The last turn that stays may have gone on.
+        // The last turn that stays may have grown.
         if !grows || line.turn.saturating_add(1) < open.kept_turns {
             return Ok(());
         }
@@ -331,7 +331,7 @@ impl SessionTarget<'_> {
         Ok(())
     }
 
-    /// Ends the loop at hand: its lines must all have come.
+    /// Ends the current loop and checks that all of its lines were read.
     pub(super) fn close_loop(&mut self) -> Result<(), ImportError> {
         let Some(open) = self.open.loop_key.take() else {
             return Ok(());
@@ -358,7 +358,7 @@ impl SessionTarget<'_> {
         Ok(())
     }
 
-    /// True if the file's row of a loop is the newer one. A loop ends without a moment of its own.
+    /// True if the row of a loop in the file is newer. The end of a loop has no tick of its own.
     fn takes_row(&self, open: &RestoredLoop) -> bool {
         let ended = |status: &LoopStatus| status.is_ended();
         match &open.stored {
@@ -403,7 +403,7 @@ impl SessionTarget<'_> {
     }
 }
 
-/// True if a stored call has not come as far as another telling of it.
+/// True if a stored call is in an earlier state than the incoming one.
 fn is_behind(stored: &CallRow, incoming: &CallRow) -> bool {
     let reach = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
     reach(stored) < reach(incoming)
@@ -428,8 +428,8 @@ fn chain_at(read: &dyn StoreRead, key: LoopKey, messages: u32) -> StoreResult<[u
     Ok(chain)
 }
 
-/// Makes the stored form of a message, which must have the digest that its line says. One without a
-/// salt was redacted: its digest is of what stood there before.
+/// Returns the stored form of a message, whose digest must be that of the line. A message without a salt was redacted:
+/// its digest is that of the removed content.
 pub(super) fn body_of(
     message: Option<&RawValue>,
     salt: Option<&str>,

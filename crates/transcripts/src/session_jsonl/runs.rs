@@ -11,13 +11,13 @@ use super::wrong;
 use crate::ImportError;
 use crate::fields::shown;
 
-/// The run at hand.
+/// The run that is being restored.
 pub(super) struct OpenRun {
     pub(super) run_id: String,
     pub(super) key: RunKey,
     /// The end of the run, if the run was not stored before.
     new: Option<RunRow>,
-    /// Its stored undos and redos that have not been read yet.
+    /// The stored undos and redos that have not been read yet.
     waiting: std::collections::VecDeque<FlipRow>,
 }
 
@@ -98,7 +98,7 @@ impl SessionTarget<'_> {
         })
     }
 
-    /// Returns the run at hand, which must be the one named.
+    /// Returns the current run, which must have this id.
     pub(super) fn in_run(&mut self, run: &str) -> Result<&mut OpenRun, ImportError> {
         let open = self.open.in_run.as_mut();
         open.filter(|open| open.run_id == run)
@@ -174,7 +174,7 @@ impl SessionTarget<'_> {
         }
     }
 
-    /// Ends the run at hand: of a newer file, all that is stored must have come.
+    /// Ends the current run; if the file is newer, it must contain all stored undos and redos.
     pub(super) fn close_run(&mut self) -> Result<(), ImportError> {
         let Some(run) = self.open.in_run.take() else {
             return Ok(());
@@ -188,7 +188,7 @@ impl SessionTarget<'_> {
         }
     }
 
-    /// Finds a block that came before.
+    /// Returns the key of a block that was restored before.
     pub(super) fn block_key(&self, name: &BlockAddress) -> Result<BlockKey, ImportError> {
         let loop_key = self.open.loop_key(&name.loop_id)?;
         let blocks = self.write.blocks_of_loop(loop_key)?;
@@ -205,7 +205,7 @@ impl SessionTarget<'_> {
     pub(super) fn manifest(&mut self, line: ManifestLine) -> Result<(), ImportError> {
         self.reach(RestoreStage::Manifests)?;
         self.open.seen.manifests += 1;
-        // One that is stored is not looked at again: it can be neither changed nor added.
+        // A stored manifest is not compared: it can be neither changed nor added to.
         if self.open.manifests.contains(&line.manifest) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The steps of a run beside its history.
+//! The steps of a run, next to its history.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::super::fields::Fields;
 use super::super::values::{json, object_of, rest};
 
-/// The part of a step that repeats the messages that the model saw.
+/// The fields of a step that repeat the messages that the model saw.
 const COPIES: [&str; 2] = ["query", "messages"];
 
 /// A step, with the key of the answer that it belongs to.
@@ -30,7 +30,7 @@ impl<'a> TrajectoryStep<'a> {
         }
     }
 
-    /// True if the step says what an answer does.
+    /// True if the step belongs to an answer.
     fn belongs(&self, answer: &AnswerKey) -> bool {
         let same = |own: &Option<String>, its: &Option<String>| own.is_some() && own == its;
         let compared = |own: &Option<String>, its: &Option<String>| own.is_some() && its.is_some();
@@ -51,10 +51,10 @@ struct AnswerKey {
     content: Option<String>,
 }
 
-/// The steps that no answer was found for so far.
+/// The steps that no answer was found for yet.
 pub(super) struct RunSteps<'a> {
     steps: VecDeque<TrajectoryStep<'a>>,
-    /// The messages after the answer.
+    /// The messages after the answer that the model saw.
     pub(super) seen: Option<String>,
 }
 
@@ -66,8 +66,7 @@ impl<'a> RunSteps<'a> {
         }
     }
 
-    /// Takes the step of an answer out: what it says besides, and the steps before it that have no
-    /// answer.
+    /// Removes the step of an answer. Returns the steps before it that have no answer, and its other fields.
     pub(super) fn of_answer(&mut self, answer: &Fields<'_>) -> (Vec<&'a RawValue>, Option<Json>) {
         let known = AnswerKey {
             action: answer.text("action"),
@@ -83,7 +82,7 @@ impl<'a> RunSteps<'a> {
         (missed, step.map(|step| self.besides(&step, answer)))
     }
 
-    /// Returns what a step says besides its answer and what the model was shown after it.
+    /// Returns the fields of a step other than its answer and the observation that the model saw.
     fn besides(&self, step: &Fields<'_>, answer: &Fields<'_>) -> Json {
         let same = |key: &&str| raw(step, key) == raw(answer, key);
         let mut known: Vec<&str> = ["action", "thought"].into_iter().filter(same).collect();
@@ -91,14 +90,14 @@ impl<'a> RunSteps<'a> {
             known.push("response");
         }
         let observed = step.text("observation").zip(self.seen.as_deref());
-        // The terminal's line ends are gone in what the model is shown.
+        // Line ends of the terminal are normalised in what the model sees.
         if observed.is_some_and(|(text, seen)| seen.contains(&text.replace("\r\n", "\n"))) {
             known.push("observation");
         }
         besides(step, &known)
     }
 
-    /// Takes all that is left.
+    /// Returns all remaining steps.
     pub(super) fn left(self) -> impl Iterator<Item = &'a RawValue> {
         self.steps.into_iter().map(|step| step.raw)
     }
@@ -108,7 +107,7 @@ fn raw<'a>(fields: &Fields<'a>, key: &str) -> &'a str {
     fields.get(key).map_or("null", RawValue::get)
 }
 
-/// Returns what a step says besides `known`.
+/// Returns the fields of a step other than `known`.
 pub(super) fn besides(step: &Fields<'_>, known: &[&str]) -> Json {
     let mut rest = rest(step);
     for key in known.iter().chain(&COPIES) {
