@@ -10,17 +10,17 @@ use loopstore::model::{AgentMessage, Author, Content, Json, Message, Role, Text}
 use loopstore_model::author;
 
 /// Sets the author of a message whose record names none. `is_spawned` is true in the session of a sub-agent.
-pub(super) fn settle(message: &mut AgentMessage, is_spawned: bool) {
+pub(super) fn set_author(message: &mut AgentMessage, is_spawned: bool) {
     let Some(inner) = message.message_mut() else {
         return;
     };
     let role = inner.role();
-    let told = author_mut(inner).take();
-    if role == Role::User && told != Some(Author::Harness) {
-        part_frames(inner.content_mut());
+    let recorded = author_mut(inner).take();
+    if role == Role::User && recorded != Some(Author::Harness) {
+        split_frames(inner.content_mut());
     }
-    let found = match (told, role) {
-        (Some(told), _) => Some(told),
+    let found = match (recorded, role) {
+        (Some(recorded), _) => Some(recorded),
         (None, Role::User) if is_harness_only(inner) => Some(Author::Harness),
         (None, Role::User) if is_spawned => Some(Author::Agent),
         (None, _) => None,
@@ -55,14 +55,14 @@ pub(super) fn mark_injected(block: &mut Content) {
 
 /// Splits texts that [`own_words`](author::own_words) reads more strictly than later readers do: the parts of the
 /// harness become blocks of their own.
-fn part_frames(content: &mut Vec<Content>) {
+fn split_frames(content: &mut Vec<Content>) {
     let mut at = 0;
     while at < content.len() {
-        let parted = match &content[at] {
-            Content::Text(text) if !author::is_injected(text) => parted(text),
+        let blocks = match &content[at] {
+            Content::Text(text) if !author::is_injected(text) => split_frame(text),
             _ => None,
         };
-        let Some(blocks) = parted else {
+        let Some(blocks) = blocks else {
             at += 1;
             continue;
         };
@@ -72,16 +72,16 @@ fn part_frames(content: &mut Vec<Content>) {
     }
 }
 
-fn parted(text: &Text) -> Option<Vec<Content>> {
+fn split_frame(text: &Text) -> Option<Vec<Content>> {
     let own = author::own_words(&text.text);
     if own.len() >= author::without_frames(&text.text).len() {
         return None;
     }
-    Some(around(text, own))
+    Some(split_around(text, own))
 }
 
 /// Splits a text into the words of a person and the texts of the harness before and after them.
-pub(super) fn around(text: &Text, mut own: Range<usize>) -> Vec<Content> {
+pub(super) fn split_around(text: &Text, mut own: Range<usize>) -> Vec<Content> {
     // Blocks are never blank, and a text that is all the harness's stays one block.
     if text.text[own.clone()].trim().is_empty() {
         own = text.text.len()..text.text.len();

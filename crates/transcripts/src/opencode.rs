@@ -21,10 +21,10 @@ use std::path::Path;
 use loopstore::model::{ChildLoopRef, Extra, Json, LoopStatus, Message, SessionId, Time};
 use serde_json::value::RawValue;
 
-use self::cleared::{Cleared, ClearedResult, Uncleared};
+use self::cleared::{Cleared, ClearedResult, OriginalParts};
 use self::database::OpencodeFile;
 use self::order::in_order;
-use self::parts::{Called, OpencodeAnswer, answer, steps, user};
+use self::parts::{OpencodeAnswer, ToolPart, answer, steps, user};
 use super::authors::by_harness;
 use super::extension::extension;
 use super::fields::{Fields, list};
@@ -164,13 +164,13 @@ fn export(document: JsonDocument<'_>, nth: u64, sink: &mut dyn Sink) -> Result<b
         }
     }
     let kept = back.map_or(u64::MAX, |(nth, ..)| nth);
-    let gone = export.cleared.behind(kept);
+    let gone = export.cleared.after(kept);
     export.clear(gone)?;
     if let (Some(revert), Some((_, at, after))) = (revert, back) {
         export.revert(&revert, &messages[..=at], after)?;
     }
-    let others = export.cleared.others(kept);
-    export.clear(others)?;
+    let rest = export.cleared.rest(kept);
+    export.clear(rest)?;
     export.transcript.finish()
 }
 
@@ -320,7 +320,7 @@ impl Export<'_> {
             Ok(message) => message,
             Err(reason) => return Ok(Err(reason)),
         };
-        let uncleared = Uncleared::of(&message.parts);
+        let uncleared = OriginalParts::of(&message.parts);
         let parts = uncleared.parts();
         let info = message.info;
         match message.role.as_str() {
@@ -457,7 +457,7 @@ impl Export<'_> {
             .unwrap_or_else(|| format!("message-{}", self.nth));
         let status = error_status(&info);
         let unfinished = millis(&info.object("time"), "completed").is_none();
-        let goes_on = info
+        let expect_more = info
             .text("finish")
             .map_or(unfinished, |word| word == "tool-calls");
         let steps = steps(parts);
@@ -471,8 +471,8 @@ impl Export<'_> {
                 0 => self.added(info.text("id")),
                 _ => self.added_more(),
             }
-            if goes_on {
-                self.transcript.goes_on();
+            if expect_more {
+                self.transcript.expect_more();
             }
             for called in called {
                 self.called(called)?;
@@ -482,7 +482,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    fn called(&mut self, called: Called) -> Result<(), ImportError> {
+    fn called(&mut self, called: ToolPart) -> Result<(), ImportError> {
         if let Some(child) = called.child {
             let child = ChildLoopRef {
                 tool_call_id: Some(called.id.clone()),

@@ -53,9 +53,9 @@ impl Importer for OpenHands {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let any = match begins(source)? {
-            Begins::Events => events::import(source, sink)?,
-            Begins::Log => logs(source, sink)?,
+        let any = match content_kind(source)? {
+            ContentKind::Events => events::import(source, sink)?,
+            ContentKind::Log => logs(source, sink)?,
         };
         holds_conversation(any)
     }
@@ -80,19 +80,23 @@ fn is_event(outline: &KeyOutline, at: &str) -> bool {
         && !has("messages")
 }
 
-enum Begins {
+enum ContentKind {
     Log,
     Events,
 }
 
-fn begins(source: &mut Source<'_>) -> Result<Begins, ImportError> {
+fn content_kind(source: &mut Source<'_>) -> Result<ContentKind, ImportError> {
     let failed = unread(source.path);
     source.reader.rewind().map_err(failed)?;
     let outline = KeyOutline::of(BufRead::fill_buf(&mut *source.reader).map_err(failed)?);
     let is_log = ["messages", "input", "role", "[].messages", "[].role"]
         .iter()
         .any(|key| outline.has(key));
-    Ok(if is_log { Begins::Log } else { Begins::Events })
+    Ok(if is_log {
+        ContentKind::Log
+    } else {
+        ContentKind::Events
+    })
 }
 
 /// Reads the logs of a file: one document, several, or bare messages.

@@ -29,14 +29,14 @@ impl PendingMessage {
     pub(super) fn role(&self) -> Role {
         match self {
             Self::Plain(message) => message.role(),
-            Self::Encoded(ready) => ready.role(),
+            Self::Encoded(message) => message.role(),
         }
     }
 
     pub(super) fn author(&self) -> Author {
         match self {
             Self::Plain(message) => message.author(),
-            Self::Encoded(ready) => ready.author(),
+            Self::Encoded(message) => message.author(),
         }
     }
 
@@ -44,7 +44,7 @@ impl PendingMessage {
     pub(super) fn turn_index(&self) -> Option<i64> {
         match self {
             Self::Plain(message) => message.turn_index(),
-            Self::Encoded(ready) => ready.turn_index(),
+            Self::Encoded(message) => message.turn_index(),
         }
     }
 
@@ -52,25 +52,25 @@ impl PendingMessage {
     pub(super) fn created_at(&self) -> Option<i64> {
         match self {
             Self::Plain(message) => message.message().and_then(Message::timestamp),
-            Self::Encoded(ready) => ready.created_at(),
+            Self::Encoded(message) => message.created_at(),
         }
     }
 
     pub(super) fn into_message(self) -> StoreResult<AgentMessage> {
         match self {
             Self::Plain(message) => Ok(*message),
-            Self::Encoded(ready) => ready.into_message(),
+            Self::Encoded(message) => message.into_message(),
         }
     }
 
     /// Returns the stored form, made from a record with this digest.
-    pub(super) fn into_ready(
+    pub(super) fn into_encoded(
         self,
         origin: RecordDigest,
         counter: &dyn TokenCounter,
     ) -> StoreResult<EncodedMessage> {
         match self {
-            Self::Encoded(ready) => Ok(*ready),
+            Self::Encoded(message) => Ok(*message),
             Self::Plain(message) => {
                 let new = NewMessage {
                     message: *message,

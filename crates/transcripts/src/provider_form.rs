@@ -187,19 +187,19 @@ impl FormReader<'_> {
             Ok(fields) => fields,
             Err(reason) => return self.skip(line, reason),
         };
-        let Some(said) = fields.take(messages) else {
+        let Some(conversation) = fields.take(messages) else {
             let ended = self.loose.add(piece.list, (line, text.clone()));
             return self.loose_session(ended);
         };
         let mut records = Vec::new();
         if let Some(raw) = fields.take(before) {
-            let said = format!(r#"{{"{before}":{},"{messages}":[]}}"#, raw.get());
-            records.push((record(raw).0, said));
+            let instructions = format!(r#"{{"{before}":{},"{messages}":[]}}"#, raw.get());
+            records.push((record(raw).0, instructions));
         }
-        match list(said) {
+        match list(conversation) {
             Some(raw) => records.extend(raw.into_iter().map(record)),
             None => {
-                let request = format!(r#"{{"{messages}":{}}}"#, said.get());
+                let request = format!(r#"{{"{messages}":{}}}"#, conversation.get());
                 records.push((line, request));
             }
         }

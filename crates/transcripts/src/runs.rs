@@ -63,7 +63,7 @@ pub(super) struct ImportedRun {
 }
 
 /// The outcome of the run, and its record.
-struct Made {
+struct RunResult {
     recorded: RecordedResult,
     record: Json,
 }
@@ -117,14 +117,16 @@ impl ImportedRun {
     }
 }
 
-fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreResult<Made> {
+fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreResult<RunResult> {
     let (blocks, nothing) = match &found.effect {
         FoundEffect::Summary {
             messages,
             first_kept,
         } => {
             let chain = compaction.chain;
-            let first_kept = first_kept.as_ref().and_then(|kept| spot(chain, kept));
+            let first_kept = first_kept
+                .as_ref()
+                .and_then(|kept| position_of(chain, kept));
             let blocks = compaction.summary(messages, first_kept)?;
             (blocks, "no turn stands before the first one that was kept")
         }
@@ -133,7 +135,7 @@ fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreRe
             first_kept,
             dropped,
         } => {
-            let kept = spot(compaction.chain, first_kept);
+            let kept = position_of(compaction.chain, first_kept);
             let blocks = match kept {
                 Some(kept) => compaction.summary_within(message, kept, *dropped)?,
                 None => compaction.summary(std::slice::from_ref(&**message), None)?,
@@ -161,14 +163,14 @@ fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreRe
         },
         error: is_empty.then(|| nothing.to_owned()),
     };
-    Ok(Made {
+    Ok(RunResult {
         recorded,
         record: found.record.clone(),
     })
 }
 
 /// Returns the position of a turn on the chain; `None` for a loop that is not on the chain, of which nothing is kept.
-fn spot(chain: &ChainSnapshot, (kept, turn): &(LoopId, u32)) -> Option<(usize, u32)> {
+fn position_of(chain: &ChainSnapshot, (kept, turn): &(LoopId, u32)) -> Option<(usize, u32)> {
     let at = chain
         .links
         .iter()
@@ -180,9 +182,9 @@ fn foreign_block(
     compaction: &ImportedCompaction<'_>,
     found: &FoundCompaction,
     block: &CompactionBlock,
-) -> StoreResult<Made> {
+) -> StoreResult<RunResult> {
     Ok(match block_spec(compaction, block)? {
-        Ok(spec) => Made {
+        Ok(spec) => RunResult {
             recorded: RecordedResult {
                 blocks: vec![compaction.build(compaction.chain.leaf(), spec)?],
                 outcome: Outcome::Committed,
@@ -190,7 +192,7 @@ fn foreign_block(
             },
             record: found.record.clone(),
         },
-        Err(broken) => Made {
+        Err(broken) => RunResult {
             recorded: RecordedResult {
                 blocks: Vec::new(),
                 outcome: Outcome::Failed,

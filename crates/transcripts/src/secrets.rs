@@ -215,8 +215,8 @@ impl StoreSink<'_> {
         mut message: AgentMessage,
         has_secret: bool,
     ) -> StoreResult<AgentMessage> {
-        let goes_on = |held: &HeldMessage| (held.at, &held.loop_id) == (turn.at, turn.loop_id);
-        if turn.begins || !self.held.iter().all(goes_on) {
+        let is_same_loop = |held: &HeldMessage| (held.at, &held.loop_id) == (turn.at, turn.loop_id);
+        if turn.begins || !self.held.iter().all(is_same_loop) {
             self.release_held()?;
         }
         let session = &mut self.sessions[turn.at];

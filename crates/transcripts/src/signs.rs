@@ -20,7 +20,7 @@ const ENDS: [&str; 2] = [
 ];
 
 /// True if bytes contain a text.
-pub(super) fn holds(bytes: &[u8], text: &str) -> bool {
+pub(super) fn contains(bytes: &[u8], text: &str) -> bool {
     memmem::find(bytes, text.as_bytes()).is_some()
 }
 
@@ -32,8 +32,8 @@ pub(super) fn is_task(path: &Path, head: &[u8]) -> bool {
         return false;
     }
     let is_named = path.file_name().is_some_and(|name| name == TASK_FILE);
-    let has_prompt = holds(head, "\"<task>") || holds(head, "\"<user_message>");
-    is_named || has_prompt && holds(head, "<environment_details>")
+    let has_prompt = contains(head, "\"<task>") || contains(head, "\"<user_message>");
+    is_named || has_prompt && contains(head, "<environment_details>")
 }
 
 /// True if a file begins with a list of messages that can only be a run of mini-swe-agent: its task names the command

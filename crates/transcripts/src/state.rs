@@ -430,12 +430,12 @@ impl ImportedSession {
     fn last_active(&self, row: &SessionRow, from: &Origin) -> Option<String> {
         let stated = self.head.session.last_active_at.as_ref();
         let newest = self.newest.and_then(Time::sortable_from_millis);
-        let told = stated.and_then(Time::sortable).max(newest);
-        let told = match told {
+        let known = stated.and_then(Time::sortable).max(newest);
+        let known = match known {
             None if self.is_changed => activity::of_files(&self.head, from),
-            told => told,
+            known => known,
         };
         let before = self.last_active_before.clone();
-        told.max(before).max(row.last_active_at.clone())
+        known.max(before).max(row.last_active_at.clone())
     }
 }

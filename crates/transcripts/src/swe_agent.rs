@@ -83,7 +83,7 @@ fn run(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportEr
         true => run.steps(&trajectory)?,
     }
     run.transcript.ended_as(status(&info, has_info));
-    run.transcript.spent(stats(&info));
+    run.transcript.set_usage(stats(&info));
     run.transcript.finish()
 }
 
@@ -122,11 +122,11 @@ impl<'a> RunReader<'a> {
         mut steps: RunSteps<'a>,
     ) -> Result<(), ImportError> {
         for (at, raw) in history.iter().enumerate() {
-            steps.seen = history.get(at + 1).and_then(|next| seen(next));
+            steps.seen = history.get(at + 1).and_then(|next| content_of(next));
             self.message(raw, Some(&mut steps))?;
         }
-        for step in steps.left() {
-            self.left(step)?;
+        for step in steps.into_remaining() {
+            self.keep_step(step)?;
         }
         Ok(())
     }
@@ -203,7 +203,7 @@ impl<'a> RunReader<'a> {
                 if let Some(steps) = steps.filter(|_| !is_demo) {
                     let (missed, step) = steps.of_answer(&record);
                     for step in missed {
-                        self.left(step)?;
+                        self.keep_step(step)?;
                     }
                     if let Some(step) = step {
                         message.extra_mut().insert("step", step);
@@ -216,8 +216,8 @@ impl<'a> RunReader<'a> {
     }
 
     /// Keeps a step that is not in the history.
-    fn left(&mut self, step: &RawValue) -> Result<(), ImportError> {
-        match steps::alone(step) {
+    fn keep_step(&mut self, step: &RawValue) -> Result<(), ImportError> {
+        match steps::without_copies(step) {
             Ok(data) if data.is_null() => Ok(()),
             Ok(data) => self
                 .transcript
@@ -242,10 +242,10 @@ impl<'a> RunReader<'a> {
                     continue;
                 }
             };
-            let asked = ["query", "messages"]
+            let query = ["query", "messages"]
                 .iter()
                 .find_map(|key| list(fields.get(key)?));
-            for raw in asked.filter(|_| nth == 0).unwrap_or_default() {
+            for raw in query.filter(|_| nth == 0).unwrap_or_default() {
                 self.message(raw, None)?;
             }
             self.step(raw, &fields)?;
@@ -262,7 +262,7 @@ impl<'a> RunReader<'a> {
             ..AssistantMessage::default()
         });
         let mut message = AgentMessage::from(answer);
-        let step = steps::besides(fields, &["response", "observation"]);
+        let step = steps::other_fields(fields, &["response", "observation"]);
         message.extra_mut().insert("step", step);
         let key = |kind: &str| format!("{kind}\n{}", raw_of(fields, kind));
         self.answered = true;
@@ -294,13 +294,13 @@ impl<'a> RunReader<'a> {
 fn is_shown(raw: &RawValue) -> bool {
     let fields = Fields::parse(raw.get()).unwrap_or_default();
     let kind = fields.text("message_type");
-    let is_told = |kind: &str| matches!(kind, "demonstration" | "observation");
+    let is_shown_kind = |kind: &str| matches!(kind, "demonstration" | "observation");
     fields.text("role").as_deref() == Some("user")
-        && (fields.read("is_demo") == Some(true) || kind.as_deref().is_some_and(is_told))
+        && (fields.read("is_demo") == Some(true) || kind.as_deref().is_some_and(is_shown_kind))
 }
 
 /// Returns the part of an observation that the model saw.
-fn seen(next: &RawValue) -> Option<String> {
+fn content_of(next: &RawValue) -> Option<String> {
     let fields = Fields::parse(next.get()).ok()?;
     fields.text("content")
 }

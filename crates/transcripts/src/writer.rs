@@ -27,7 +27,7 @@ const MAX_BATCH_BYTES: usize = 1 << 20;
 
 /// The current session of the importer.
 #[derive(Clone, Copy)]
-enum Begun {
+enum CurrentSession {
     /// No session was begun yet.
     Nothing,
     /// The session is not imported.
@@ -65,7 +65,7 @@ pub struct StoreSink<'a> {
     pub(super) sessions: Vec<ImportedSession>,
     pub(super) by_id: HashMap<SessionId, usize>,
     /// The session that was begun last.
-    current: Begun,
+    current: CurrentSession,
     /// True if the file contained a session.
     has_sessions: bool,
     /// Sessions that may be stored already.
@@ -104,7 +104,7 @@ impl<'a> StoreSink<'a> {
             report: ImportReport::default(),
             sessions: Vec::new(),
             by_id: HashMap::new(),
-            current: Begun::Nothing,
+            current: CurrentSession::Nothing,
             has_sessions: false,
             waiting: Vec::new(),
             claimed: HashSet::new(),
@@ -153,9 +153,9 @@ impl<'a> StoreSink<'a> {
 
     /// Writes the remaining messages of the sessions so far, and updates their descriptions.
     fn finish_document(&mut self) -> Result<(), ImportError> {
-        self.settle()?;
+        self.match_waiting()?;
         self.flush()?;
-        self.current = Begun::Nothing;
+        self.current = CurrentSession::Nothing;
         self.by_id.clear();
         self.renamed.clear();
         for state in std::mem::take(&mut self.sessions) {
@@ -178,7 +178,7 @@ impl<'a> StoreSink<'a> {
     }
 
     /// True if the session with this id is to be imported.
-    pub(super) fn wants(&self, id: &SessionId) -> bool {
+    pub(super) fn is_wanted(&self, id: &SessionId) -> bool {
         self.only.as_ref().is_none_or(|only| only == id)
     }
 
@@ -187,7 +187,7 @@ impl<'a> StoreSink<'a> {
         // A session that is identified by its file and a key has ended when another one begins.
         let is_keyed = |of: &Incoming| !matches!(of.identity, Identity::Own(_));
         if self.waiting.last().is_some_and(is_keyed) {
-            self.settle()?;
+            self.match_waiting()?;
         }
         self.flush()?;
         let Identity::Own(id) = head.identity.clone() else {
@@ -197,7 +197,7 @@ impl<'a> StoreSink<'a> {
         let is_same = |of: &Incoming| of.identity == head.identity;
         if let Some(at) = self.waiting.iter().position(is_same) {
             self.waiting[at].head = head;
-            self.current = Begun::Waiting(at);
+            self.current = CurrentSession::Waiting(at);
             return Ok(());
         }
         if !self.by_id.contains_key(&id)
@@ -207,13 +207,13 @@ impl<'a> StoreSink<'a> {
             self.wait(head, Some(namesake.key));
             return Ok(());
         }
-        let is_wanted = self.wants(&id);
+        let is_wanted = self.is_wanted(&id);
         Ok(self.begin(id, None, head, is_wanted)?)
     }
 
     fn wait(&mut self, head: SessionHead, namesake: Option<SessionKey>) {
         self.waiting.push(Incoming::new(head, namesake));
-        self.current = Begun::Waiting(self.waiting.len() - 1);
+        self.current = CurrentSession::Waiting(self.waiting.len() - 1);
     }
 
     pub(super) fn begin(
@@ -223,7 +223,7 @@ impl<'a> StoreSink<'a> {
         mut head: SessionHead,
         is_wanted: bool,
     ) -> StoreResult<()> {
-        self.current = Begun::Unwanted;
+        self.current = CurrentSession::Unwanted;
         if !is_wanted {
             return Ok(());
         }
@@ -265,16 +265,16 @@ impl<'a> StoreSink<'a> {
                 self.sessions.len() - 1
             }
         };
-        self.current = Begun::Written(at);
+        self.current = CurrentSession::Written(at);
         Ok(())
     }
 
     /// Returns the index of the session begun last; `None` if it is not imported.
     pub(super) fn session_at(&self) -> Result<Option<usize>, ImportError> {
         match self.current {
-            Begun::Written(at) => Ok(Some(at)),
-            Begun::Unwanted | Begun::Waiting(_) => Ok(None),
-            Begun::Nothing => {
+            CurrentSession::Written(at) => Ok(Some(at)),
+            CurrentSession::Unwanted | CurrentSession::Waiting(_) => Ok(None),
+            CurrentSession::Nothing => {
                 let reason = "the importer found a loop before its session";
                 Err(ImportError::Refused(reason.into()))
             }
@@ -352,7 +352,7 @@ impl<'a> StoreSink<'a> {
 
     /// Skips a message that is stored and unchanged.
     pub(super) fn known_message(&mut self, loop_id: &LoopId, known: &KnownMessage) {
-        let Begun::Written(at) = self.current else {
+        let CurrentSession::Written(at) = self.current else {
             return;
         };
         let session = &mut self.sessions[at];
@@ -377,7 +377,7 @@ impl<'a> StoreSink<'a> {
     /// Returns the index of the session that is being written.
     pub(super) fn written(&self) -> Option<usize> {
         match self.current {
-            Begun::Written(at) => Some(at),
+            CurrentSession::Written(at) => Some(at),
             _ => None,
         }
     }
@@ -412,7 +412,7 @@ impl<'a> StoreSink<'a> {
         });
         batch
             .messages
-            .push(message.into_ready(origin, self.counter)?);
+            .push(message.into_encoded(origin, self.counter)?);
         batch.bytes += bytes;
         if batch.messages.len() >= MAX_BATCH_MESSAGES || batch.bytes >= MAX_BATCH_BYTES {
             self.flush_batch()?;
@@ -517,7 +517,9 @@ impl EncodedSink for StoreSink<'_> {
         bytes: usize,
     ) -> Result<(), ImportError> {
         match self.current {
-            Begun::Waiting(at) => self.waiting[at].message(&loop_id, message, origin, bytes),
+            CurrentSession::Waiting(at) => {
+                self.waiting[at].message(&loop_id, message, origin, bytes)
+            }
             _ => self.take_message(&loop_id, message, origin, bytes, Fate::New),
         }
     }
@@ -529,7 +531,7 @@ impl Sink for StoreSink<'_> {
     }
 
     fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError> {
-        let Begun::Waiting(at) = self.current else {
+        let CurrentSession::Waiting(at) = self.current else {
             let record = self.with_renamed(record);
             return self.loop_begins(record, None);
         };
@@ -552,7 +554,7 @@ impl Sink for StoreSink<'_> {
 
     fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError> {
         match self.current {
-            Begun::Waiting(at) => self.waiting[at].compaction(found),
+            CurrentSession::Waiting(at) => self.waiting[at].compaction(found),
             _ => self.found(found),
         }
     }

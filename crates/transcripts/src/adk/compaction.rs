@@ -45,7 +45,7 @@ impl EventSummary {
         })
     }
 
-    fn holds(&self, other: &Self) -> bool {
+    fn contains(&self, other: &Self) -> bool {
         self.start <= other.start && other.end <= self.end
     }
 }
@@ -66,16 +66,16 @@ impl Summaries {
     /// Adds a summary. Returns true if it is active: its range is not within the range of another.
     pub(super) fn add(&mut self, summary: EventSummary) -> bool {
         let mut others = self.0.iter();
-        let is_new = !others.any(|other| other.holds(&summary) && !summary.holds(other));
+        let is_new = !others.any(|other| other.contains(&summary) && !summary.contains(other));
         self.0.push(summary);
         is_new
     }
 
     /// Returns the summaries whose range is not within the range of another, ordered by end.
-    fn in_force(&self) -> Vec<&EventSummary> {
+    fn active(&self) -> Vec<&EventSummary> {
         let is_held = |(at, summary): &(usize, &EventSummary)| {
             let mut others = self.0.iter().enumerate().filter(|(other, _)| other != at);
-            others.any(|(other, by)| by.holds(summary) && (!summary.holds(by) || other > *at))
+            others.any(|(other, by)| by.contains(summary) && (!summary.contains(by) || other > *at))
         };
         let all = self.0.iter().enumerate();
         let mut found: Vec<&EventSummary> = all
@@ -87,7 +87,7 @@ impl Summaries {
     }
 
     pub(super) fn messages(&self) -> Vec<AgentMessage> {
-        let found = self.in_force().into_iter();
+        let found = self.active().into_iter();
         found.map(|summary| summary.message.clone()).collect()
     }
 
@@ -116,9 +116,9 @@ impl Summaries {
 pub(super) struct CoveredEvents(Vec<(f64, f64)>);
 
 impl CoveredEvents {
-    pub(super) fn holds(&self, seconds: f64) -> bool {
-        let behind = self.0.partition_point(|range| range.0 <= seconds);
-        let range = behind.checked_sub(1).and_then(|at| self.0.get(at));
+    pub(super) fn contains(&self, seconds: f64) -> bool {
+        let next = self.0.partition_point(|range| range.0 <= seconds);
+        let range = next.checked_sub(1).and_then(|at| self.0.get(at));
         range.is_some_and(|range| seconds <= range.1)
     }
 }

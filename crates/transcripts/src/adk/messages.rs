@@ -145,27 +145,27 @@ fn usage(value: &RawValue) -> Option<Usage> {
 fn result(raw: &RawValue, timestamp: Option<Int>) -> Option<AgentMessage> {
     let mut part = object_in(Some(raw))?;
     let response = object_in(some(part.either("function_response", "functionResponse")))?;
-    let given = response.get("response").map_or("null", RawValue::get);
-    let fields = Fields::parse(given).ok();
+    let response_json = response.get("response").map_or("null", RawValue::get);
+    let fields = Fields::parse(response_json).ok();
     let failed = |fields: &Fields<'_>| fields.get("error").is_some() && fields.iter().count() == 1;
     part.retain(|key| key != "function_response" && key != "functionResponse");
     let message = Message::ToolResult(ToolResultMessage {
         tool_call_id: response.text("id").unwrap_or_default(),
         tool_name: response.text("name").unwrap_or_default(),
-        content: vec![Content::text(Json::parse(given).ok()?.as_str())],
+        content: vec![Content::text(Json::parse(response_json).ok()?.as_str())],
         is_error: fields.as_ref().is_some_and(failed),
         timestamp,
         ..ToolResultMessage::default()
     });
-    let mut beside = Fields::default();
+    let mut other_fields = Fields::default();
     for (key, value) in response.iter() {
         if !["id", "name", "response"].contains(&key) {
-            beside.set(key, value);
+            other_fields.set(key, value);
         }
     }
-    let source = match part.is_empty() && beside.is_empty() {
+    let source = match part.is_empty() && other_fields.is_empty() {
         true => None,
-        false => rest_within(&part, "function_response", &beside),
+        false => rest_within(&part, "function_response", &other_fields),
     };
     Some(with_source(message.into(), source))
 }

@@ -171,7 +171,7 @@ impl AdkReader<'_> {
         }
         for message in messages {
             self.transcript.message(|| id.clone(), message, raw)?;
-            self.saw(seconds);
+            self.record_message(seconds);
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl AdkReader<'_> {
     }
 
     /// Records the message that was emitted last.
-    fn saw(&mut self, seconds: Option<f64>) {
+    fn record_message(&mut self, seconds: Option<f64>) {
         let last = self.shown.last().map(|shown| shown.seconds);
         // A message without a time has the time of the message before it.
         let seconds = seconds.or(last).unwrap_or(f64::NEG_INFINITY);
@@ -247,7 +247,7 @@ impl AdkReader<'_> {
         }
         let (end, covered) = (self.summaries.end(), self.summaries.covered());
         let mut before = self.shown.iter().filter(|shown| shown.seconds <= end);
-        if before.any(|shown| !covered.holds(shown.seconds)) {
+        if before.any(|shown| !covered.contains(shown.seconds)) {
             let reason = "a summary that does not stand for all that was said before its end";
             self.transcript.skip(line, reason);
             return self.note(json);

@@ -83,7 +83,7 @@ impl<'a> ChatBlocks<'a> {
         let mut was_blank = false;
         while let Some(line) = self.read()? {
             // A blank line belongs to an answer; between two prompts it separates them.
-            let goes_on = match &line.speaker {
+            let is_continued = match &line.speaker {
                 None => true,
                 Some(speaker) => {
                     *speaker == block.speaker
@@ -91,7 +91,7 @@ impl<'a> ChatBlocks<'a> {
                         && !(was_blank && *speaker == ChatSpeaker::Person)
                 }
             };
-            if !goes_on || block.raw.len() + line.raw.len() > MAX_RECORD_BYTES {
+            if !is_continued || block.raw.len() + line.raw.len() > MAX_RECORD_BYTES {
                 self.ahead = Some(line);
                 break;
             }

@@ -219,13 +219,13 @@ fn usage(line: &str) -> Option<Usage> {
         count(found.trim())
     };
     let mut extra = Extra::default();
-    let spent = cost
+    let set_usage = cost
         .strip_prefix('$')
         .and_then(|rest| rest.split(' ').next());
-    if let Some(spent) = spent.filter(|spent| spent.parse::<f64>().is_ok())
-        && let Ok(spent) = Json::parse(spent)
+    if let Some(set_usage) = set_usage.filter(|set_usage| set_usage.parse::<f64>().is_ok())
+        && let Ok(set_usage) = Json::parse(set_usage)
     {
-        extra.insert("cost", spent);
+        extra.insert("cost", set_usage);
     }
     Some(Usage {
         input: of("sent")?,

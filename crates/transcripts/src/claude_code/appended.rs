@@ -40,8 +40,8 @@ pub(super) fn stands_alone(end: &[u8], first: &LoopId, title: Option<&str>) -> b
 
 impl TranscriptEnd {
     fn takes(&mut self, head: ClaudeRecord, first: &LoopId, title: Option<&str>) -> bool {
-        let is_said = matches!(head.kind, RecordKind::User | RecordKind::Assistant);
-        let is_plain = is_said || head.kind == RecordKind::Extension;
+        let is_message = matches!(head.kind, RecordKind::User | RecordKind::Assistant);
+        let is_plain = is_message || head.kind == RecordKind::Extension;
         let is_of_agent = head.sidechain == Some(true) || head.agent.is_some();
         if !is_plain || is_of_agent || !head.title.as_ref().is_none_or(|new| is_title(new, title)) {
             return false;
@@ -53,7 +53,7 @@ impl TranscriptEnd {
             }
             (Some(_), Some(parent)) => self.records.contains(parent),
             (Some(_), None) => false,
-            (None, _) => !is_said && !self.records.is_empty(),
+            (None, _) => !is_message && !self.records.is_empty(),
         };
         if !hangs_here || !head.results.iter().all(|id| self.calls.contains(id)) {
             return false;

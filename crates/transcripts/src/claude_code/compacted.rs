@@ -12,13 +12,13 @@ impl ClaudeIndex {
             return self.note(track, head, place);
         }
         let logical = head.logical_parent.clone();
-        let asked = ClaudeRecord {
+        let request = ClaudeRecord {
             uuid: head.uuid.clone(),
             parent: logical,
             time: head.time.clone(),
             ..ClaudeRecord::default()
         };
-        let loop_no = self.loop_for(track, &asked, place, true);
+        let loop_no = self.loop_for(track, &request, place, true);
         let known = &self.known;
         let first_kept = head.preserved.uuids.iter().find_map(|uuid| {
             known

@@ -12,7 +12,7 @@ use loopstore::model::ContinuationKind;
 use super::by_id::ById;
 use super::record::{ClaudeRecord, RecordKind, RecordTitle, Speech};
 use super::track::{
-    AnswerRecords, Track, TrackStep, take_answer, take_part, take_result, take_speech,
+    AnswerRecords, Track, TrackStep, add_part, add_result, add_speech, begin_answer,
 };
 use crate::lines::SourceLocation;
 
@@ -43,13 +43,13 @@ impl KnownRecord {
 
     pub(super) fn set_at(&mut self, at: Option<(usize, u32)>) {
         (self.loop_key, self.turn) = match at {
-            Some((loop_key, turn)) => (small(loop_key), turn),
+            Some((loop_key, turn)) => (to_u32(loop_key), turn),
             None => (NO_LOOP, 0),
         };
     }
 }
 
-fn small(number: usize) -> u32 {
+fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(NO_LOOP)
 }
 
@@ -61,7 +61,7 @@ enum ParentRecord {
     /// The parent is not among the earlier records.
     Unknown,
     /// Its parent comes before the first loop.
-    Lead,
+    Preamble,
     At(usize, u32),
 }
 
@@ -142,12 +142,12 @@ impl ClaudeIndex {
             *known = known.take().or_else(|| call.clone());
         }
         let track = self.track_of(&head, place);
-        self.tracks[track].saw(head.time.as_deref());
+        self.tracks[track].update_time(head.time.as_deref());
         if let Some(line) = self.repeats(track, &head) {
             return Err(format!("repeats the record of line {line}"));
         }
         if !matches!(head.kind, RecordKind::Extension | RecordKind::Summary) {
-            self.tracks[track].give_up_boundary();
+            self.tracks[track].drop_boundary();
         }
         match head.kind {
             RecordKind::User => self.user(track, &head, place),
@@ -161,7 +161,7 @@ impl ClaudeIndex {
 
     /// Indexes bytes that are not a record, which are kept as an extension.
     pub(super) fn unreadable(&mut self, place: SourceLocation) {
-        let track = self.home();
+        let track = self.default_track();
         self.tracks[track].note(place, false);
     }
 
@@ -188,7 +188,7 @@ impl ClaudeIndex {
             }
             if track.loops.is_empty() {
                 let reason = "no conversation that it belongs to";
-                left.extend(track.lead.drain(..).map(|step| (step.line(), reason)));
+                left.extend(track.preamble.drain(..).map(|step| (step.line(), reason)));
             }
         }
         left.sort_unstable();
@@ -228,8 +228,8 @@ impl ClaudeIndex {
 
     /// Returns the track of records without a track of their own: the main one, unless the file so far is a
     /// sub-agent's.
-    fn home(&self) -> usize {
-        if self.tracks[0].loops.is_empty() && self.tracks[0].lead.is_empty() {
+    fn default_track(&self) -> usize {
+        if self.tracks[0].loops.is_empty() && self.tracks[0].preamble.is_empty() {
             self.tracks.len() - 1
         } else {
             0
@@ -241,7 +241,7 @@ impl ClaudeIndex {
             return if head.uuid.is_some() || head.sidechain.is_some() {
                 0
             } else {
-                self.home()
+                self.default_track()
             };
         }
         let found = match (&head.agent, self.parent(head)) {
@@ -280,7 +280,7 @@ impl ClaudeIndex {
             (None, _) => ParentRecord::None,
             (_, Some(known)) if known.track() == track => match known.at() {
                 Some((loop_no, turn)) => ParentRecord::At(loop_no, turn),
-                None => ParentRecord::Lead,
+                None => ParentRecord::Preamble,
             },
             _ => ParentRecord::Unknown,
         }
@@ -314,7 +314,7 @@ impl ClaudeIndex {
     ) {
         if let Some(uuid) = &head.uuid {
             let mut known = KnownRecord {
-                track: small(track),
+                track: to_u32(track),
                 loop_key: NO_LOOP,
                 turn: 0,
                 line: place.line,
@@ -331,7 +331,7 @@ impl ClaudeIndex {
         }
         let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
-        state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Lead);
+        state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Preamble);
         if state.loops.is_empty() {
             self.first_session.clone_from(&head.session);
         }
@@ -342,14 +342,14 @@ impl ClaudeIndex {
                 (Some((loop_no, turn)), ContinuationKind::Default)
             }
             ParentRecord::At(loop_no, turn) => (Some((loop_no, turn)), branch(head)),
-            ParentRecord::Lead => (None, branch(head)),
+            ParentRecord::Preamble => (None, branch(head)),
             // In a file with links, a prompt without a parent was typed at the very beginning. So was a prompt of
             // another session whose records alternate with those of the first.
             ParentRecord::None if state.linked || is_of_other_session => (None, branch(head)),
             ParentRecord::None | ParentRecord::Unknown => (state.end(), ContinuationKind::Default),
         };
         let loop_no = state.begin(head, place, parent, kind);
-        let turn = take_speech(&mut state.loops[loop_no], Speech::Prompt);
+        let turn = add_speech(&mut state.loops[loop_no], Speech::Prompt);
         state.push(
             loop_no,
             TrackStep::User {
@@ -367,18 +367,18 @@ impl ClaudeIndex {
         if self.tracks[track].loops.is_empty() && head.results.is_empty() {
             let parent = self.place_of_parent(track, head);
             let state = &mut self.tracks[track];
-            state.linked |= matches!(parent, ParentRecord::Lead);
-            state.lead_with(head, place);
+            state.linked |= matches!(parent, ParentRecord::Preamble);
+            state.add_to_preamble(head, place);
             return self.know(track, head, place, None);
         }
         let loop_no = self.loop_for(track, head, place, head.speech.is_some());
         let state = &mut self.tracks[track];
         let info = &mut state.loops[loop_no];
         for id in &head.results {
-            take_result(info, id);
+            add_result(info, id);
         }
         let turn = info.turn;
-        let text_turn = head.speech.map_or(turn, |speech| take_speech(info, speech));
+        let text_turn = head.speech.map_or(turn, |speech| add_speech(info, speech));
         state.push(
             loop_no,
             TrackStep::User {
@@ -419,7 +419,7 @@ impl ClaudeIndex {
         let loop_no = self.loop_for(track, head, place, true);
         let answer = self.answers.len();
         let state = &mut self.tracks[track];
-        let turn = take_answer(&mut state.loops[loop_no], head.model.as_deref());
+        let turn = begin_answer(&mut state.loops[loop_no], head.model.as_deref());
         self.answers.push(AnswerRecords::new(turn));
         state.push(
             loop_no,
@@ -431,7 +431,7 @@ impl ClaudeIndex {
         );
         state.current = Some(loop_no);
         if let Some(id) = id {
-            let numbers = [track, loop_no, answer].map(small);
+            let numbers = [track, loop_no, answer].map(to_u32);
             self.messages.insert(&id, numbers);
         }
         self.extend_answer(track, (loop_no, answer), head, place);
@@ -447,7 +447,7 @@ impl ClaudeIndex {
     ) {
         self.answers[answer].add(head, place);
         let turn = self.answers[answer].turn;
-        take_part(&mut self.tracks[track].loops[loop_no], head, turn);
+        add_part(&mut self.tracks[track].loops[loop_no], head, turn);
         for call in &head.calls {
             let main_loop = (track == 0).then_some(loop_no);
             let name = self.tool(&call.name);
@@ -475,22 +475,22 @@ impl ClaudeIndex {
     /// Returns the loop of a record that is not a prompt, and begins it if necessary: the loop of its parent, else the
     /// current one.
     ///
-    /// If the record continues (`goes_on`) from a loop from which other loops continue already, it is a rewind by
+    /// If the record continues (`continues`) from a loop from which other loops continue already, it is a rewind by
     /// something other than a prompt, such as a command.
     pub(super) fn loop_for(
         &mut self,
         track: usize,
         head: &ClaudeRecord,
         place: SourceLocation,
-        goes_on: bool,
+        continues: bool,
     ) -> usize {
         let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
-        state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Lead);
+        state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Preamble);
         match (parent, state.current) {
             (_, None) => state.begin(head, place, None, ContinuationKind::Initial),
             (ParentRecord::At(loop_no, turn), Some(current)) if loop_no != current => {
-                if goes_on && state.loops[loop_no].last_child.is_some() {
+                if continues && state.loops[loop_no].last_child.is_some() {
                     let parent = Some((loop_no, turn));
                     state.begin(head, place, parent, branch(head))
                 } else {
@@ -508,7 +508,7 @@ impl ClaudeIndex {
         let state = &mut self.tracks[track];
         let at = match parent {
             ParentRecord::At(loop_no, turn) => Some((loop_no, turn)),
-            ParentRecord::Lead => None,
+            ParentRecord::Preamble => None,
             ParentRecord::None | ParentRecord::Unknown => state.end(),
         };
         state.note(place, head.kind == RecordKind::Microcompact);

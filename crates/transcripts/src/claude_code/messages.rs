@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::content::{ExtendedFields, content, contents, kept, list, read, stop_reason, usage};
 use super::words::OWN_WORDS;
-use crate::authors::{of_origin, settle};
+use crate::authors::{of_origin, set_author};
 
 /// The key under which a message keeps the other fields of its record.
 const SOURCE: &str = "source";
@@ -66,7 +66,7 @@ pub(super) fn user_record<'a>(
             author,
         };
         let mut message = with_source(Message::User(message), next_source());
-        settle(&mut message, is_sidechain);
+        set_author(&mut message, is_sidechain);
         message
     });
     UserRecord { results, text }
@@ -173,12 +173,12 @@ impl RefusalMark {
 /// output is passed on unchanged could produce the same words, so its results need the mark too.
 fn is_refusal(result: &ToolResultMessage, mark: RefusalMark) -> bool {
     let tool = &*result.tool_name;
-    let is_told = match mark {
+    let is_marked = match mark {
         RefusalMark::Given => true,
         RefusalMark::Absent => tool == "Bash" || OWN_WORDS.contains(&tool),
         RefusalMark::AbsentInOld => OWN_WORDS.contains(&tool),
     };
-    is_told
+    is_marked
         && result.is_error
         && texts_of(&result.content).any(|text| refusal_words(text).is_some())
 }

@@ -86,12 +86,12 @@ pub(super) struct ClaudeRecord {
     pub(super) title: Option<RecordTitle>,
     /// The id of a sub-agent and, if known, the call that started it.
     pub(super) spawned: Option<(String, Option<String>)>,
-    pub(super) preserved: Preserved,
+    pub(super) preserved: KeptMessages,
 }
 
 /// The messages that a compaction kept.
 #[derive(Debug, Default)]
-pub(super) struct Preserved {
+pub(super) struct KeptMessages {
     /// The kept records; the first known one begins the segment.
     pub(super) uuids: Vec<String>,
     /// The last kept record.
@@ -313,7 +313,7 @@ fn speech(texts: &[String], others: usize) -> Option<Speech> {
     })
 }
 
-fn preserved(metadata: Metadata<'_>) -> Preserved {
+fn preserved(metadata: Metadata<'_>) -> KeptMessages {
     #[derive(Deserialize)]
     struct Messages<'a> {
         #[serde(borrow, default)]
@@ -328,5 +328,5 @@ fn preserved(metadata: Metadata<'_>) -> Preserved {
         .into_iter()
         .chain(listed)
         .collect();
-    Preserved { uuids, tail }
+    KeptMessages { uuids, tail }
 }

@@ -18,12 +18,12 @@ use super::{main_session, read_index};
 /// Returns for each track the reference to its start; `None` for the main track.
 pub(super) fn parents(path: &Path, index: &ClaudeIndex) -> Vec<Option<ParentSpawnRef>> {
     let alone = index.tracks[0].loops.is_empty();
-    let beside = if alone {
+    let parent_file = if alone {
         parent_index(path, index)
     } else {
         None
     };
-    let main = beside.as_ref().unwrap_or(index);
+    let main = parent_file.as_ref().unwrap_or(index);
     let of_track = |track| parent(path, index, main, track);
     std::iter::once(None)
         .chain(

@@ -80,12 +80,12 @@ pub(super) struct SummaryStep {
 pub(super) struct AnswerRecords {
     pub(super) turn: u32,
     first: Option<(SourceLocation, AnswerPart)>,
-    more: Option<Box<More>>,
+    more: Option<Box<FurtherRecords>>,
 }
 
 /// The records of an answer after the first.
 #[derive(Debug, Default)]
-struct More {
+struct FurtherRecords {
     places: Vec<SourceLocation>,
     bytes: usize,
     /// The first record of each content that differs from the content of the first record.
@@ -174,7 +174,7 @@ pub(super) fn loop_name(head: &ClaudeRecord, place: SourceLocation) -> String {
 }
 
 /// Adds a text of the user, and returns its turn.
-pub(super) fn take_speech(of: &mut LoopBuilder, speech: Speech) -> u32 {
+pub(super) fn add_speech(of: &mut LoopBuilder, speech: Speech) -> u32 {
     let last_turn = of.last_turn;
     let wants_answer = matches!(speech, Speech::Prompt | Speech::Added);
     let turn = of.input(wants_answer);
@@ -190,7 +190,7 @@ pub(super) fn take_speech(of: &mut LoopBuilder, speech: Speech) -> u32 {
 }
 
 /// Begins an answer, and returns its turn.
-pub(super) fn take_answer(of: &mut LoopBuilder, model: Option<&str>) -> u32 {
+pub(super) fn begin_answer(of: &mut LoopBuilder, model: Option<&str>) -> u32 {
     let turn = of.answer();
     if model != Some(SYNTHETIC) {
         of.answered_by(model, Some("anthropic"));
@@ -199,7 +199,7 @@ pub(super) fn take_answer(of: &mut LoopBuilder, model: Option<&str>) -> u32 {
 }
 
 /// Adds a record to the answer of `turn`.
-pub(super) fn take_part(of: &mut LoopBuilder, head: &ClaudeRecord, turn: u32) {
+pub(super) fn add_part(of: &mut LoopBuilder, head: &ClaudeRecord, turn: u32) {
     if turn == of.turn {
         of.waiting = false;
         for call in &head.calls {
@@ -210,7 +210,7 @@ pub(super) fn take_part(of: &mut LoopBuilder, head: &ClaudeRecord, turn: u32) {
 }
 
 /// Adds the result of a call.
-pub(super) fn take_result(of: &mut LoopBuilder, call: &str) {
+pub(super) fn add_result(of: &mut LoopBuilder, call: &str) {
     of.result(call);
     of.waiting = true;
 }
@@ -237,8 +237,8 @@ pub(super) struct Track {
     ends: Vec<usize>,
     pub(super) steps: Vec<TrackStep>,
     /// The steps before the first loop.
-    pub(super) lead: Vec<TrackStep>,
-    lead_loop: Option<String>,
+    pub(super) preamble: Vec<TrackStep>,
+    preamble_loop: Option<String>,
     /// The loop of the current position.
     pub(super) current: Option<usize>,
     /// True if any record so far was linked to its parent.
@@ -274,10 +274,10 @@ impl Track {
         kind: ContinuationKind,
     ) -> usize {
         let is_prompt = record.speech == Some(Speech::Prompt);
-        let lead = self.lead_loop.clone();
-        let lead = lead.filter(|_| self.loops.is_empty() && !is_prompt);
+        let preamble = self.preamble_loop.clone();
+        let preamble = preamble.filter(|_| self.loops.is_empty() && !is_prompt);
         let loop_no = self.loops.begin(NewLoop {
-            name: lead.unwrap_or_else(|| loop_name(record, location)),
+            name: preamble.unwrap_or_else(|| loop_name(record, location)),
             parent,
             kind,
             started: record.time.as_deref().map(Time::from_text),
@@ -287,7 +287,7 @@ impl Track {
         self.ends.push(0);
         self.current = Some(loop_no);
         if loop_no == 0 {
-            for step in std::mem::take(&mut self.lead) {
+            for step in std::mem::take(&mut self.preamble) {
                 self.push(0, step);
             }
         }
@@ -300,7 +300,7 @@ impl Track {
     }
 
     /// Updates the time of the last record.
-    pub(super) fn saw(&mut self, time: Option<&str>) {
+    pub(super) fn update_time(&mut self, time: Option<&str>) {
         if let Some(time) = time {
             self.started.get_or_insert_with(|| time.to_owned());
             self.ended = Some(time.to_owned());
@@ -323,7 +323,9 @@ impl Track {
     /// Adds a record that no model sees.
     pub(super) fn note(&mut self, place: SourceLocation, cleared: bool) {
         let Some(loop_no) = self.current else {
-            return self.lead.push(TrackStep::Extension { loop_no: 0, place });
+            return self
+                .preamble
+                .push(TrackStep::Extension { loop_no: 0, place });
         };
         let step = if cleared {
             TrackStep::Cleared { loop_no, place }
@@ -334,9 +336,10 @@ impl Track {
     }
 
     /// Holds a text of the user for the first loop.
-    pub(super) fn lead_with(&mut self, head: &ClaudeRecord, place: SourceLocation) {
-        self.lead_loop.get_or_insert_with(|| loop_name(head, place));
-        self.lead.push(TrackStep::User {
+    pub(super) fn add_to_preamble(&mut self, head: &ClaudeRecord, place: SourceLocation) {
+        self.preamble_loop
+            .get_or_insert_with(|| loop_name(head, place));
+        self.preamble.push(TrackStep::User {
             loop_no: 0,
             turn: 0,
             text_turn: 0,
@@ -345,7 +348,7 @@ impl Track {
     }
 
     /// Keeps a compaction record without a summary as an extension.
-    pub(super) fn give_up_boundary(&mut self) {
+    pub(super) fn drop_boundary(&mut self) {
         if let Some(boundary) = self.boundary.take() {
             self.push(
                 boundary.loop_no,

@@ -152,7 +152,7 @@ pub(super) fn is_failure(content: &[Content]) -> bool {
     // Roo reports it in JSON.
     let status = Fields::parse(text)
         .ok()
-        .and_then(|told| told.text("status"));
+        .and_then(|fields| fields.text("status"));
     FAILED.iter().any(|words| text.starts_with(words))
         || matches!(status.as_deref(), Some("error" | "denied"))
 }

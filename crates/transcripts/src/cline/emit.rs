@@ -134,37 +134,41 @@ impl<'a> TaskEmitter<'a> {
     fn prompt(
         &mut self,
         head: &TaskRecord,
-        said: PromptText,
+        prompt: PromptText,
         fields: &Fields<'_>,
     ) -> Result<(), ImportError> {
         let raw = head.made_from.as_bytes();
-        if said.results.is_empty() && said.content.is_empty() {
+        if prompt.results.is_empty() && prompt.content.is_empty() {
             return self.keep(head, "empty-message");
         }
-        self.model = said.content.iter().find_map(model_in).or(self.model.take());
-        let has_results = !said.results.is_empty();
-        for mut result in said.results {
+        self.model = prompt
+            .content
+            .iter()
+            .find_map(model_in)
+            .or(self.model.take());
+        let has_results = !prompt.results.is_empty();
+        for mut result in prompt.results {
             result.timestamp = head.millis.map(Int::from);
             let result = Message::ToolResult(result).into();
             self.transcript.result(|| head.name.clone(), result, raw)?;
             self.emitted(head);
         }
-        if said.content.is_empty() {
+        if prompt.content.is_empty() {
             return Ok(());
         }
-        let message = user(said.content, head.millis.map(Int::from));
+        let message = user(prompt.content, head.millis.map(Int::from));
         let message = with_source(message, rest_of(fields));
         if self.first.is_none() {
             self.first = Some(message.clone());
         }
         let is_begun = self.transcript.here().is_none() || self.is_ended || !has_results;
-        match (said.is_prompt, has_results) {
+        match (prompt.is_prompt, has_results) {
             (true, _) if is_begun => self.transcript.prompt(&*head.name, message, raw)?,
             (true, _) => self.transcript.input(message, raw, true)?,
             (false, true) => self.transcript.observation(message, raw)?,
             (false, false) => self.transcript.input(message, raw, false)?,
         }
-        self.is_ended &= !said.is_prompt;
+        self.is_ended &= !prompt.is_prompt;
         self.emitted(head);
         Ok(())
     }
@@ -200,11 +204,11 @@ impl<'a> TaskEmitter<'a> {
             .iter()
             .any(|by| last.ends_with(&format!("[Response interrupted by {by}")));
         let info = fields.object("modelInfo");
-        let told = info.text("modelId").or_else(|| info.text("id"));
+        let model = info.text("modelId").or_else(|| info.text("id"));
         let message = Message::Assistant(AssistantMessage {
             content,
             stop_reason: Some(stop.into()),
-            model: told.or_else(|| self.model_at(head.millis)),
+            model: model.or_else(|| self.model_at(head.millis)),
             usage: self.usage(head, fields),
             timestamp: head.millis.map(Int::from),
             ..AssistantMessage::default()

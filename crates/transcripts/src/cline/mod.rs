@@ -25,7 +25,7 @@ use self::words::{CLINE_FOLDERS, MARKS, ROO_FOLDERS, ROO_MARKS};
 use super::fields::Fields;
 use super::json_stream::{JsonStream, LineCounter, documents};
 use super::key_outline::KeyOutline;
-use super::signs::{holds, is_task};
+use super::signs::{contains, is_task};
 use super::transcript::session;
 use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
 
@@ -91,7 +91,7 @@ fn is_roo(path: &Path, head: &[u8]) -> bool {
         return is_within(ROO_FOLDERS);
     }
     folder_of(path).is_some_and(|name| uuid::Uuid::try_parse(name).is_ok())
-        || ROO_MARKS.iter().any(|mark| holds(head, mark))
+        || ROO_MARKS.iter().any(|mark| contains(head, mark))
 }
 
 /// True if a file is one of Cline's newer sessions.
@@ -127,7 +127,7 @@ fn read(
 
 /// The first facts of a task.
 #[derive(Default)]
-struct Survey {
+struct TaskStart {
     /// The first message.
     first: Option<String>,
     /// The beginning of the task in milliseconds since the epoch.
@@ -141,9 +141,9 @@ fn task(
     sink: &mut dyn Sink,
 ) -> Result<bool, ImportError> {
     let path = source.path;
-    let survey = survey(source)?;
+    let start = read_start(source)?;
     let files = TaskFiles::of_task(path, task_id(path), sink);
-    let head = task_head(tool, path, &survey, &files)?;
+    let head = task_head(tool, path, &start, &files)?;
     let mut emitter = TaskEmitter::new(tool, sink, head, files);
     let mut stream = JsonStream::new(source)?;
     while let Some(item) = stream.next()? {
@@ -157,7 +157,7 @@ fn task(
 }
 
 /// Finds the first message of a person.
-fn survey(source: &mut Source<'_>) -> Result<Survey, ImportError> {
+fn read_start(source: &mut Source<'_>) -> Result<TaskStart, ImportError> {
     let mut stream = JsonStream::new(source)?;
     while let Some(item) = stream.next()? {
         let Ok(text) = item.text else { continue };
@@ -166,24 +166,24 @@ fn survey(source: &mut Source<'_>) -> Result<Survey, ImportError> {
         };
         if fields.text("role").as_deref() == Some("user") {
             fields.retain(|key| !MARKS.contains(&key));
-            return Ok(Survey {
+            return Ok(TaskStart {
                 first: Some(fields.to_text()),
                 started: fields.read("ts"),
             });
         }
     }
-    Ok(Survey::default())
+    Ok(TaskStart::default())
 }
 
 fn task_head(
     tool: &str,
     path: &Path,
-    survey: &Survey,
+    start: &TaskStart,
     files: &TaskFiles,
 ) -> Result<SessionHead, ImportError> {
     let own = files.id.as_deref().or(task_id(path));
     let own = own.and_then(|id| SessionId::new(id).ok());
-    let first = survey.first.as_deref().unwrap_or_default();
+    let first = start.first.as_deref().unwrap_or_default();
     let identity = match &own {
         Some(id) => Identity::Own(id.clone()),
         None => Identity::Series(hex::encode(Sha256::digest(first))),
@@ -191,7 +191,7 @@ fn task_head(
     let id = own.map_or_else(|| SessionId::new(tool), Ok);
     let id = id.map_err(|error| ImportError::NoTranscript(error.to_string()))?;
     let by_name = || task_id(path)?.parse().ok();
-    let started = survey.started.or_else(by_name).and_then(Time::from_millis);
+    let started = start.started.or_else(by_name).and_then(Time::from_millis);
     let mut session = session(id, tool, started);
     session.last_active_at = files.updated.and_then(Time::from_millis);
     session.parent_spawn_ref = files

@@ -9,7 +9,7 @@ use loopstore::model::{Author, Content, Json, Message, Text, ToolCall, ToolResul
 
 use super::content::{TaskBlock, is_failure, result};
 use super::words::{ASKING, END, HARNESS, WORDS};
-use crate::authors::{around, mark_injected};
+use crate::authors::{mark_injected, split_around};
 
 /// The maximum size of the beginning of a result, in bytes.
 const MOST_HEAD: usize = 4_096;
@@ -48,7 +48,7 @@ pub(super) fn read_prompt(
     blocks: Vec<TaskBlock<'_>>,
     open: &mut Vec<UnansweredCall>,
 ) -> Result<PromptText, String> {
-    let mut said = PromptText::default();
+    let mut prompt = PromptText::default();
     // The call whose result is in the following blocks.
     let mut bare: Option<UnansweredCall> = None;
     let mut takes_images = false;
@@ -60,40 +60,40 @@ pub(super) fn read_prompt(
     for block in blocks {
         match block {
             TaskBlock::Result(fields) => {
-                said.end(bare.take());
+                prompt.end(bare.take());
                 let result = result(&fields)?;
                 let at = open.iter().position(|call| call.id == result.tool_call_id);
                 let call = at.map(|at| open.remove(at));
-                said.result(result, call.as_ref());
+                prompt.result(result, call.as_ref());
             }
             TaskBlock::Text(text) => match (bare.take(), result_of(&text, open)) {
                 (unanswered, Some((call, rest))) => {
-                    said.end(unanswered);
+                    prompt.end(unanswered);
                     match rest.trim().is_empty() {
                         true => bare = Some(call),
-                        false => said.give(call, rest.trim_start_matches(['\n', ' '])),
+                        false => prompt.give(call, rest.trim_start_matches(['\n', ' '])),
                     }
                     takes_images = true;
                 }
-                (Some(call), None) => said.give(call, &text),
+                (Some(call), None) => prompt.give(call, &text),
                 (None, None) => {
                     takes_images = false;
-                    said.text(text, has_results);
+                    prompt.text(text, has_results);
                 }
             },
             TaskBlock::Other(content) if takes_images => {
                 if let Some(call) = bare.take() {
-                    said.give(call, "");
+                    prompt.give(call, "");
                 }
-                if let Some(last) = said.results.last_mut() {
+                if let Some(last) = prompt.results.last_mut() {
                     last.content.push(content);
                 }
             }
-            TaskBlock::Other(content) => said.other(content, has_results),
+            TaskBlock::Other(content) => prompt.other(content, has_results),
         }
     }
-    said.end(bare);
-    Ok(said)
+    prompt.end(bare);
+    Ok(prompt)
 }
 
 impl PromptText {
@@ -128,7 +128,7 @@ impl PromptText {
         if let (Some((_, element)), [Content::Text(text)]) = (asks, result.content.as_slice()) {
             let begins = text.text.trim_start().starts_with(&format!("<{element}>"));
             if let Some(own) = begins.then(|| within(&text.text, element)).flatten() {
-                result.content = around(text, own);
+                result.content = split_around(text, own);
                 result.author = Some(Author::Human);
             }
         }
@@ -136,11 +136,11 @@ impl PromptText {
             && let Some(own) = own_words(&text.text)
         {
             // The reply of a person to the end of a task is the next prompt.
-            let said = std::mem::take(&mut result.content);
+            let content = std::mem::take(&mut result.content);
             self.is_prompt = true;
-            for block in said {
+            for block in content {
                 if let Content::Text(text) = block {
-                    self.content.extend(around(&text, own.clone()));
+                    self.content.extend(split_around(&text, own.clone()));
                 }
             }
         }
@@ -154,7 +154,7 @@ impl PromptText {
         };
         if let Some(own) = own_words(&block.text) {
             self.is_prompt = true;
-            self.content.extend(around(&block, own));
+            self.content.extend(split_around(&block, own));
             return;
         }
         let begin = block.text.trim_start();

@@ -190,8 +190,8 @@ impl TaskFiles {
         let answer = newest.and_then(|count| count.checked_add(1));
         match (record.text("say").as_deref(), at) {
             (Some("api_req_started"), Some(at)) => {
-                let told = record.text("text").unwrap_or_default();
-                if let Some(usage) = request_usage(&told) {
+                let text = record.text("text").unwrap_or_default();
+                if let Some(usage) = request_usage(&text) {
                     self.requests.push(ApiRequest { at, answer, usage });
                 }
             }
@@ -282,11 +282,11 @@ fn values(path: &Path, limit: u64, sink: &mut dyn Sink, each: &mut dyn FnMut(&Fi
 
 /// Reads the text of a record about a request; the text of an interrupted request may not be JSON.
 fn request_usage(text: &str) -> Option<Usage> {
-    let told = Fields::parse(text).ok()?;
+    let fields = Fields::parse(text).ok()?;
     usage_of(
-        [told.get("tokensIn"), told.get("tokensOut")],
-        [told.get("cacheReads"), told.get("cacheWrites")],
-        told.get("cost"),
+        [fields.get("tokensIn"), fields.get("tokensOut")],
+        [fields.get("cacheReads"), fields.get("cacheWrites")],
+        fields.get("cost"),
     )
 }
 

@@ -213,12 +213,12 @@ impl CodexEmitter<'_> {
         self.transcript.extension(note, raw)?;
         match after {
             Some(_) => Ok(()),
-            None => self.repeat_lead(),
+            None => self.repeat_preamble(),
         }
     }
 
     /// Emits the items that Codex added before the first prompt again: they belong to its turn.
-    fn repeat_lead(&mut self) -> Result<(), ImportError> {
+    fn repeat_preamble(&mut self) -> Result<(), ImportError> {
         let steps = self.index.steps.iter();
         let is_prompt = |step: &&IndexStep| {
             matches!(
@@ -237,10 +237,10 @@ impl CodexEmitter<'_> {
             if !self.transcript.may_repeat(raw.len(), place.line) {
                 break;
             }
-            let lead = with_envelope(&String::from_utf8_lossy(&raw), |json, fields| {
+            let message = with_envelope(&String::from_utf8_lossy(&raw), |json, fields| {
                 message_of(step, json, fields).map(|(message, _)| message)
             });
-            if let Ok(message) = lead {
+            if let Ok(message) = message {
                 self.transcript.input(message, &raw, false)?;
             }
         }
@@ -262,8 +262,8 @@ impl CodexEmitter<'_> {
             if !messages.is_empty() {
                 return Some(messages);
             }
-            let given_text = record.item.text("message")?;
-            let summary = user(vec![Content::text(given_text)], None);
+            let text = record.item.text("message")?;
+            let summary = user(vec![Content::text(text)], None);
             let prompts = self.prompts.iter().filter(|prompt| !prompt.is_empty());
             let prompts = prompts.map(|prompt| user(vec![Content::text(prompt.as_str())], None));
             Some(prompts.chain([by_harness(summary)]).collect())
@@ -307,11 +307,11 @@ fn message_of<'a>(
 
 /// Returns the system prompt in the session metadata.
 fn instructions(record: &CodexRecord<'_>) -> Option<AgentMessage> {
-    let given = record.item.get("base_instructions")?;
-    let given_text = Fields::parse(given.get()).ok();
-    let given_text = given_text.and_then(|given| given.text("text"));
-    let given_text = given_text.or_else(|| text_of(Some(given)))?;
-    system_prompt(&Json::string(&given_text)).ok()
+    let instructions = record.item.get("base_instructions")?;
+    let text = Fields::parse(instructions.get()).ok();
+    let text = text.and_then(|fields| fields.text("text"));
+    let text = text.or_else(|| text_of(Some(instructions)))?;
+    system_prompt(&Json::string(&text)).ok()
 }
 
 fn line_id(place: SourceLocation) -> String {

@@ -124,15 +124,15 @@ impl<'a> CodexRecord<'a> {
         let kind = self.item.text("type").unwrap_or_default();
         match kind.as_str() {
             "message" => {
-                let mut said = self.content()?;
+                let mut content = self.content()?;
                 if let Some(phase) = self.item.text("phase") {
-                    for block in &mut said {
+                    for block in &mut content {
                         if let Content::Text(text) = block {
                             text.extra.insert("phase", Json::string(&phase));
                         }
                     }
                 }
-                blocks.extend(said);
+                blocks.extend(content);
             }
             "reasoning" | "compaction" if is_encrypted(&self.item) => {
                 let own = self.item.take(OWN);

@@ -86,7 +86,7 @@ impl CopilotEvent<'_> {
         if let (Some(typed), [Content::Text(text)]) = (&typed, content.as_slice())
             && let Some(at) = text.text.find(typed.as_str())
         {
-            content = authors::around(text, at..at + typed.len());
+            content = authors::split_around(text, at..at + typed.len());
         }
         let mut message = user(content, self.millis());
         // A text that a skill or a hook added names its source.
@@ -150,7 +150,7 @@ impl CopilotEvent<'_> {
     fn result(mut self) -> Result<CopilotRecord, String> {
         let is_error = self.data.get("success").is_some_and(|v| v.get() == "false");
         self.data.take("success");
-        let content = self.given()?;
+        let content = self.take_output()?;
         let message = Message::ToolResult(ToolResultMessage {
             tool_call_id: self.data.take_id("toolCallId").unwrap_or_default(),
             tool_name: self.data.take_string("toolName").unwrap_or_default(),
@@ -166,7 +166,7 @@ impl CopilotEvent<'_> {
     }
 
     /// Removes and returns the output of a tool: its content, or its error.
-    fn given(&mut self) -> Result<Vec<Content>, String> {
+    fn take_output(&mut self) -> Result<Vec<Content>, String> {
         let Some(raw) = some(self.data.get("result")) else {
             let error = some(self.data.get("error"));
             let plain_text = error.and_then(|error| {

@@ -76,7 +76,7 @@ pub(super) struct GeminiReader<'a> {
     is_begun: bool,
     list: MessageList,
     /// The messages before the first prompt, which share its turn.
-    lead: Vec<(AgentMessage, String)>,
+    preamble: Vec<(AgentMessage, String)>,
     /// The calls that have a result.
     answered: HashSet<String>,
 }
@@ -90,7 +90,7 @@ impl<'a> GeminiReader<'a> {
             header,
             is_begun: false,
             list: MessageList::default(),
-            lead: Vec::new(),
+            preamble: Vec::new(),
             answered: HashSet::new(),
         }
     }
@@ -253,7 +253,7 @@ impl<'a> GeminiReader<'a> {
         self.transcript.go_back(after, format!("line-{line}"))?;
         self.list.truncate(kept);
         if kept > 0 && after.is_none() {
-            for (message, raw) in &self.lead {
+            for (message, raw) in &self.preamble {
                 if self.transcript.may_repeat(raw.len(), line) {
                     self.transcript
                         .input(message.clone(), raw.as_bytes(), false)?;
@@ -297,7 +297,7 @@ impl<'a> GeminiReader<'a> {
         match message.record {
             GeminiRecord::Prompt(prompt) => {
                 if self.transcript.here().is_none() {
-                    self.lead.push(((*prompt).clone(), message.raw.clone()));
+                    self.preamble.push(((*prompt).clone(), message.raw.clone()));
                 }
                 self.transcript.input(*prompt, raw, false)?;
             }

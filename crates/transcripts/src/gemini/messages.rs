@@ -9,7 +9,7 @@ use loopstore::model::{
 use loopstore_model::author::own_words;
 use serde_json::value::RawValue;
 
-use crate::authors::{around, mark_injected};
+use crate::authors::{mark_injected, split_around};
 use crate::fields::{Fields, list, some};
 use crate::values::{
     arguments, call, contents, count, millis_of, object_in, other, user, with_source,
@@ -68,7 +68,7 @@ fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentM
         let function = object_in(Some(raw))?.child("functionResponse")?;
         let (mut content, _) = response(raw).ok()?;
         content.extend(contents(function.get("parts"), part).ok()?);
-        let given = function.object("response");
+        let response_json = function.object("response");
         let id = function.text("id").unwrap_or_default();
         // The same text as in the record of the call.
         let made_from = format!("{id}\n[{}]", Json::parse(raw.get()).ok()?.as_str());
@@ -76,7 +76,7 @@ fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentM
             tool_call_id: id,
             tool_name: function.text("name").unwrap_or_default(),
             content,
-            is_error: given.get("error").is_some() && given.iter().count() == 1,
+            is_error: response_json.get("error").is_some() && response_json.iter().count() == 1,
             timestamp: timestamp.clone(),
             ..ToolResultMessage::default()
         });
@@ -96,34 +96,35 @@ pub(crate) fn prompt(content: Vec<Content>, shown: &[Content]) -> Vec<Content> {
         _ => None,
     };
     let shown = shown.iter().find_map(text_of).filter(|shown| {
-        let holds = |block: &Content| text_of(block).is_some_and(|text| text.contains(shown));
-        !shown.trim().is_empty() && content.iter().any(holds)
+        let contains_shown =
+            |block: &Content| text_of(block).is_some_and(|text| text.contains(shown));
+        !shown.trim().is_empty() && content.iter().any(contains_shown)
     });
     let shown = shown.as_deref();
     let own_of = |block: &Content| match block {
-        Content::Text(text) => typed(&text.text, shown),
+        Content::Text(text) => typed_range(&text.text, shown),
         _ => None,
     };
     let Some(at) = content.iter().position(|block| own_of(block).is_some()) else {
         return content;
     };
-    let mut told = Vec::new();
+    let mut parts = Vec::new();
     for (nth, mut block) in content.into_iter().enumerate() {
         match (own_of(&block).filter(|_| nth == at), &block) {
-            (Some(own), Content::Text(text)) => told.extend(around(text, own)),
+            (Some(own), Content::Text(text)) => parts.extend(split_around(text, own)),
             _ => {
                 if nth > at || shown.is_some() {
                     mark_injected(&mut block);
                 }
-                told.push(block);
+                parts.push(block);
             }
         }
     }
-    told
+    parts
 }
 
 /// Returns the range of the person's words in a text with additions.
-fn typed(text: &str, shown: Option<&str>) -> Option<Range<usize>> {
+fn typed_range(text: &str, shown: Option<&str>) -> Option<Range<usize>> {
     if let Some(shown) = shown {
         return text.find(shown).map(|at| at..at + shown.len());
     }
@@ -242,16 +243,16 @@ fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMe
     let is_over = status
         .as_deref()
         .is_some_and(|status| ended.contains(&status));
-    let given = some(fields.get("result"));
-    if given.is_none() && !is_over {
+    let output = some(fields.get("result"));
+    if output.is_none() && !is_over {
         return Ok(None);
     }
-    let content = match given {
+    let content = match output {
         None => Vec::new(),
-        Some(given) => {
-            let (mut content, is_all) = response(given)?;
+        Some(output) => {
+            let (mut content, is_all) = response(output)?;
             // Images are inside the response, next to its text.
-            for raw in list(given).unwrap_or_else(|| vec![given]) {
+            for raw in list(output).unwrap_or_else(|| vec![output]) {
                 let of = object_in(Some(raw)).and_then(|of| of.child("functionResponse"));
                 let parts = of.as_ref().and_then(|of| of.get("parts"));
                 content.extend(contents(parts, part)?);
@@ -276,8 +277,8 @@ fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMe
 }
 
 /// Reads the parts of a result. The flag is true if the parts contain everything in the response.
-pub(crate) fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String> {
-    let parts = list(given).unwrap_or_else(|| vec![given]);
+pub(crate) fn response(value: &RawValue) -> Result<(Vec<Content>, bool), String> {
+    let parts = list(value).unwrap_or_else(|| vec![value]);
     let (mut content, mut is_all) = (Vec::new(), true);
     for raw in parts {
         let (block, whole) = match response_text(raw) {
@@ -294,8 +295,8 @@ pub(crate) fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String>
 fn response_text(raw: &RawValue) -> Option<(Content, bool)> {
     let part = object_in(Some(raw))?;
     let function = part.child("functionResponse")?;
-    let given = function.get("response")?;
-    let response = object_in(Some(given));
+    let response_json = function.get("response")?;
+    let response = object_in(Some(response_json));
     let only = response
         .as_ref()
         .filter(|fields| fields.iter().count() == 1);
@@ -311,7 +312,7 @@ fn response_text(raw: &RawValue) -> Option<(Content, bool)> {
     Some(match text {
         Some(text) => (Content::text(text), is_plain),
         None => (
-            Content::text(Json::parse(given.get()).ok()?.as_str()),
+            Content::text(Json::parse(response_json.get()).ok()?.as_str()),
             false,
         ),
     })

@@ -60,8 +60,8 @@ fn is_for_model(item: &Fields<'_>) -> bool {
 }
 
 fn request(item: &Fields<'_>) -> Result<loopstore::model::ToolCall, String> {
-    let told = item.object("toolCall");
-    let value = told.object("value");
+    let fields = item.object("toolCall");
+    let value = fields.object("value");
     // The text of the model could not be parsed as a call; the result contains the error.
     let name = value
         .text("name")
@@ -72,11 +72,11 @@ fn request(item: &Fields<'_>) -> Result<loopstore::model::ToolCall, String> {
 }
 
 fn response(item: &Fields<'_>) -> ToolResultMessage {
-    let told = item.object("toolResult");
-    let failed = told.text("error");
+    let fields = item.object("toolResult");
+    let failed = fields.text("error");
     // A list or, in newer versions, an object that contains it.
-    let value = told.get("value");
-    let of_object = told.child("value");
+    let value = fields.get("value");
+    let of_object = fields.child("value");
     let parts = value
         .and_then(list)
         .or_else(|| of_object.as_ref()?.get("content").and_then(list));

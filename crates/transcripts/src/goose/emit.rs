@@ -118,7 +118,7 @@ impl<'a> GooseEmitter<'a> {
             }
             ("assistant", _) => self.answer(found, &about, millis, (&message, made_from)),
             ("user", _) if !found.results.is_empty() => {
-                self.settle()?;
+                self.flush_held()?;
                 self.answer = None;
                 for of in found.results {
                     let of = result(of, millis).into();
@@ -127,18 +127,18 @@ impl<'a> GooseEmitter<'a> {
                 if found.content.is_empty() {
                     return Ok(());
                 }
-                let said = by_harness(user(found.content, millis.map(Into::into)));
-                self.transcript.input(said, made_from, false)
+                let message = by_harness(user(found.content, millis.map(Into::into)));
+                self.transcript.input(message, made_from, false)
             }
             ("user", _) if found.content.is_empty() => self.record(&message),
             ("user", true) if !is_injected => {
-                self.settle()?;
+                self.flush_held()?;
                 self.answer = None;
                 self.is_compacted = false;
                 let name = message.id.clone();
                 let name = name.unwrap_or_else(|| format!("message-{}", self.messages));
-                let said = user(found.content, millis.map(Into::into));
-                self.transcript.prompt(name, said, made_from)
+                let message = user(found.content, millis.map(Into::into));
+                self.transcript.prompt(name, message, made_from)
             }
             ("user", _) if self.is_compacted && !is_injected => {
                 // The prompt is repeated for the model only.
@@ -146,7 +146,7 @@ impl<'a> GooseEmitter<'a> {
                 self.record(&message)
             }
             ("user", _) => {
-                self.settle()?;
+                self.flush_held()?;
                 self.answer = None;
                 let message = HeldRow {
                     message: by_harness(user(found.content, millis.map(Into::into))),
@@ -176,7 +176,7 @@ impl<'a> GooseEmitter<'a> {
     }
 
     /// Emits the held text: it was not a summary.
-    fn settle(&mut self) -> Result<(), ImportError> {
+    fn flush_held(&mut self) -> Result<(), ImportError> {
         match self.held.take() {
             Some(held) => self.added(held),
             None => Ok(()),
@@ -190,7 +190,7 @@ impl<'a> GooseEmitter<'a> {
         millis: Option<i64>,
         (message, made_from): (&GooseMessage<'_>, &[u8]),
     ) -> Result<(), ImportError> {
-        self.settle()?;
+        self.flush_held()?;
         self.is_compacted = false;
         if found.content.is_empty() {
             return self.record(message);
@@ -254,26 +254,26 @@ impl<'a> GooseEmitter<'a> {
 
     /// Ends the session. Returns true if there was a conversation.
     pub(super) fn finish(mut self) -> Result<bool, ImportError> {
-        self.settle()?;
+        self.flush_held()?;
         self.transcript.finish()
     }
 }
 
-fn usage(told: &Fields<'_>) -> Option<Usage> {
+fn usage(fields: &Fields<'_>) -> Option<Usage> {
     let mut extra = Extra::default();
-    if let Some(cost) = told.get("cost")
+    if let Some(cost) = fields.get("cost")
         && let Ok(cost) = Json::parse(cost.get())
         && cost.read::<f64>().is_ok()
     {
         extra.insert("cost", cost);
     }
     Some(Usage {
-        input: told.read("inputTokens")?,
-        output: told.read("outputTokens").unwrap_or_else(|| 0.into()),
+        input: fields.read("inputTokens")?,
+        output: fields.read("outputTokens").unwrap_or_else(|| 0.into()),
         reasoning: None,
-        cache_read: told.read("cacheReadTokens"),
-        cache_write: told.read("cacheWriteTokens"),
-        total_tokens: told.read("totalTokens"),
+        cache_read: fields.read("cacheReadTokens"),
+        cache_write: fields.read("cacheWriteTokens"),
+        total_tokens: fields.read("totalTokens"),
         extra,
     })
 }

@@ -114,7 +114,12 @@ impl Comparison<'_> {
     }
 
     /// True if the stored message, as loopstore itself writes it, has this digest.
-    fn is_said(&self, stored: LoopKey, seq: u32, digest: &RecordDigest) -> StoreResult<bool> {
+    fn has_stored_digest(
+        &self,
+        stored: LoopKey,
+        seq: u32,
+        digest: &RecordDigest,
+    ) -> StoreResult<bool> {
         if !self.own_form {
             return Ok(false);
         }
@@ -224,7 +229,11 @@ impl LoopPair<'_, '_> {
             is_equal,
             likeness,
         };
-        if old.digest == Some(new.digest) || self.comparison.is_said(key, old.seq, &new.digest)? {
+        if old.digest == Some(new.digest)
+            || self
+                .comparison
+                .has_stored_digest(key, old.seq, &new.digest)?
+        {
             return Ok(Some(pair(true, Some(Likeness::Same))));
         }
         if old.digest.is_none() {
@@ -328,12 +337,12 @@ impl<'n, 'a, 'c> Notes<'n, 'a, 'c> {
             if of.comparison.own_form
                 && let Some(message) = message_at(of.comparison.read, of.stored.row.key, entry.seq)?
             {
-                let said = of
+                let digest = of
                     .comparison
                     .digests
                     .of(codec::to_json(&message)?.as_bytes());
-                if Some(said) != entry.digest {
-                    known.entry(said).or_default().push(entry.seq);
+                if Some(digest) != entry.digest {
+                    known.entry(digest).or_default().push(entry.seq);
                 }
             }
             if let Some(digest) = entry.digest {
@@ -347,9 +356,9 @@ impl<'n, 'a, 'c> Notes<'n, 'a, 'c> {
 
     /// Returns the index after the known notes that begin at `at`.
     fn known_behind(&self, at: usize) -> usize {
-        let behind = self.of.entries[at..].iter();
+        let rest = self.of.entries[at..].iter();
         let known =
-            behind.take_while(|entry| entry.is_note() && self.known.contains_key(&entry.digest));
+            rest.take_while(|entry| entry.is_note() && self.known.contains_key(&entry.digest));
         at + known.count()
     }
 

@@ -90,7 +90,7 @@ impl CurrentLoop {
         if is_covered {
             return Ok(Some(end));
         }
-        let stored = Spoken::of(read, before)?;
+        let stored = LastVoice::of(read, before)?;
         let is_later = match (self.newest, stored.newest) {
             _ if !self.has_voice => !stored.has_voice,
             _ if !stored.has_voice => true,
@@ -104,12 +104,12 @@ impl CurrentLoop {
 
 /// The last message of a person or an agent on a chain.
 #[derive(Default)]
-struct Spoken {
+struct LastVoice {
     newest: Option<i64>,
     has_voice: bool,
 }
 
-impl Spoken {
+impl LastVoice {
     fn of(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Self> {
         let mut spoken = Self::default();
         on_chain(read, leaf, &mut |row, cut| {

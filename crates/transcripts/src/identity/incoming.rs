@@ -108,7 +108,7 @@ impl Incoming {
     }
 
     /// Adds a stored loop with the id of a loop of the transcript: its messages need not wait in memory.
-    pub(super) fn knows(&mut self, stored: Rc<StoredLoop>) {
+    pub(super) fn add_stored(&mut self, stored: Rc<StoredLoop>) {
         let key = stored.row.key;
         for entry in &stored.entries {
             if let Some(digest) = entry.digest {

@@ -64,7 +64,10 @@ fn has_grown(old: &[Content], new: &[Content]) -> bool {
     let Some((last, before)) = old.split_last() else {
         return false;
     };
-    is_beginning(before, new) && new.get(before.len()).is_some_and(|new| goes_on(last, new))
+    is_beginning(before, new)
+        && new
+            .get(before.len())
+            .is_some_and(|new| is_continued(last, new))
 }
 
 fn is_alike(old: &Content, new: &Content) -> bool {
@@ -84,7 +87,7 @@ fn is_alike(old: &Content, new: &Content) -> bool {
     }
 }
 
-fn goes_on(old: &Content, new: &Content) -> bool {
+fn is_continued(old: &Content, new: &Content) -> bool {
     match (old, new) {
         (Content::Text(old), Content::Text(new)) => new.text.starts_with(&old.text),
         (Content::Thinking(old), Content::Thinking(new)) => new.thinking.starts_with(&old.thinking),

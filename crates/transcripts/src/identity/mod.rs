@@ -59,7 +59,7 @@ struct SessionCandidate {
 
 impl StoreSink<'_> {
     /// Matches each waiting session with a stored one, and writes it.
-    pub(super) fn settle(&mut self) -> Result<(), ImportError> {
+    pub(super) fn match_waiting(&mut self) -> Result<(), ImportError> {
         let waiting = std::mem::take(&mut self.waiting);
         let mut decided = Vec::new();
         for incoming in waiting {
@@ -98,7 +98,7 @@ impl StoreSink<'_> {
         }
         if let Some(row) = read.loop_by_id(session, id)? {
             let stored = StoredLoop::load(read, row, self.is_own_form())?;
-            self.waiting[waiting].knows(Rc::new(stored));
+            self.waiting[waiting].add_stored(Rc::new(stored));
         }
         Ok(())
     }

@@ -108,14 +108,14 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
 
     pub(super) fn run(mut self) -> StoreResult<SessionPlan> {
         for number in 0..self.incoming.loops.len() {
-            let spot = self.spot_of(number)?;
-            let pieces = self.pieces(number, spot)?;
+            let origin = self.origin_of(number)?;
+            let pieces = self.pieces(number, origin)?;
             self.plan.loops.push(pieces);
         }
         Ok(self.plan)
     }
 
-    fn spot_of(&self, number: usize) -> StoreResult<LoopOrigin> {
+    fn origin_of(&self, number: usize) -> StoreResult<LoopOrigin> {
         if let Some((parent, entry)) = self.incoming.parent_of(number) {
             let at = entry.map_or(0, |entry| self.plan.piece_of(parent, entry));
             let piece = &self.plan.loops[parent][at];
@@ -142,10 +142,10 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         }
     }
 
-    fn pieces(&mut self, number: usize, mut spot: LoopOrigin) -> StoreResult<Vec<LoopPiece>> {
+    fn pieces(&mut self, number: usize, mut origin: LoopOrigin) -> StoreResult<Vec<LoopPiece>> {
         let (mut pieces, mut from) = (Vec::new(), 0);
         let of = &self.incoming.loops[number];
-        while let Some((stored, mut found)) = self.find(number, from, spot)? {
+        while let Some((stored, mut found)) = self.find(number, from, origin)? {
             self.split_growth((number, from), &stored, &mut found)?;
             self.taken.insert(stored.row.key);
             self.used.insert(stored.row.loop_id.clone());
@@ -155,7 +155,7 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
             let last = last
                 .filter_map(|seq| stored.entry(seq))
                 .filter(|entry| !entry.is_note());
-            spot = LoopOrigin::Stored {
+            origin = LoopOrigin::Stored {
                 key: stored.row.key,
                 turn: last
                     .max_by_key(|entry| entry.seq)
@@ -240,17 +240,17 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         &mut self,
         number: usize,
         from: usize,
-        spot: LoopOrigin,
+        origin: LoopOrigin,
     ) -> StoreResult<Option<(Rc<StoredLoop>, Alignment)>> {
         let Some(session) = self.session else {
             return Ok(None);
         };
         if from == 0
-            && let Some(found) = self.namesake(session, number, spot)?
+            && let Some(found) = self.namesake(session, number, origin)?
         {
             return Ok(Some(found));
         }
-        let parent = match spot {
+        let parent = match origin {
             LoopOrigin::Root => None,
             LoopOrigin::Stored { key, .. } | LoopOrigin::Outside(key) => Some(key),
             LoopOrigin::New => return Ok(None),
@@ -258,7 +258,7 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         let rows: Vec<LoopRow> = self.children_of(parent)?.to_vec();
         let mut best: Option<(Rc<StoredLoop>, Alignment)> = None;
         for row in rows {
-            if self.taken.contains(&row.key) || !is_below(&row, spot) {
+            if self.taken.contains(&row.key) || !is_below(&row, origin) {
                 continue;
             }
             let stored = self.load(row)?;
@@ -288,7 +288,7 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         &mut self,
         session: SessionKey,
         number: usize,
-        spot: LoopOrigin,
+        origin: LoopOrigin,
     ) -> StoreResult<Option<(Rc<StoredLoop>, Alignment)>> {
         let id = &self.incoming.loops[number].id;
         let Some(row) = self.comparison.read.loop_by_id(session, id)? else {
@@ -301,15 +301,15 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         self.plan.is_incomparable |= stored.is_incomparable();
         let found = self.comparison.align(self.incoming, (number, 0), &stored)?;
         // The transcript may begin later than the stored session.
-        let is_first = number == 0 && matches!(spot, LoopOrigin::Root);
+        let is_first = number == 0 && matches!(origin, LoopOrigin::Root);
         let is_unsaid = self.incoming.loops[number].cut.is_none() && self.comparison.own_form;
         Ok(found
             .filter(|found| {
                 let row = &stored.row;
-                is_below(row, spot)
+                is_below(row, origin)
                     || is_first && found.begins_equal
                     || is_unsaid
-                        && matches!(spot, LoopOrigin::Stored { key, .. } if row.parent == Some(key))
+                        && matches!(origin, LoopOrigin::Stored { key, .. } if row.parent == Some(key))
             })
             .map(|found| (stored, found)))
     }
@@ -371,8 +371,8 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
 }
 
 /// True if a stored loop continues from this point.
-fn is_below(row: &LoopRow, spot: LoopOrigin) -> bool {
-    match spot {
+fn is_below(row: &LoopRow, origin: LoopOrigin) -> bool {
+    match origin {
         LoopOrigin::Root => row.parent.is_none(),
         LoopOrigin::Stored { key, turn } => row.parent == Some(key) && row.parent_turn == turn,
         LoopOrigin::Outside(key) => row.parent == Some(key),

@@ -45,7 +45,7 @@ impl StoreSink<'_> {
             crate::Identity::Own(own) => Some(own),
             _ => None,
         };
-        let is_wanted = self.wants(&id) || own.is_some_and(|own| self.wants(own));
+        let is_wanted = self.is_wanted(&id) || own.is_some_and(|own| self.is_wanted(own));
         self.report_branches(
             &incoming,
             &plan,

@@ -84,7 +84,7 @@ impl StoredLoop {
         let turn = self.entry(seq)?.turn?;
         let after = self.entries.iter().filter(|entry| entry.seq > seq);
         let mut of_turn = after.filter(|entry| entry.turn == Some(turn) && !entry.is_note());
-        let goes_on = of_turn.any(|entry| has_own_results || entry.role != Role::ToolResult);
-        Some((turn, goes_on.then_some(seq)))
+        let continues = of_turn.any(|entry| has_own_results || entry.role != Role::ToolResult);
+        Some((turn, continues.then_some(seq)))
     }
 }

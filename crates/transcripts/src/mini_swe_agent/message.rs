@@ -66,9 +66,9 @@ fn of_items(raw: &RawValue, fields: &Fields<'_>) -> Result<AgentMessage, String>
             _ => content.extend(as_it_is(raw)),
         }
     }
-    let mut besides = rest(fields);
-    besides.remove("output");
-    let mut sources: Vec<Extra> = vec![besides];
+    let mut other_fields = rest(fields);
+    other_fields.remove("output");
+    let mut sources: Vec<Extra> = vec![other_fields];
     sources.extend(odd);
     Ok(answer(content, sources))
 }

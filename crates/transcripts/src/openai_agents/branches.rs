@@ -18,7 +18,7 @@ impl AgentsEmitter<'_> {
                 Err(reason) => self.skip(format!("row {row}: {reason}")),
             }
         }
-        self.settle()?;
+        self.flush_output()?;
         let current = tip.and_then(|tip| self.tree.last_at(&tip.to_string()));
         let newest = self.tree.newest().map(|newest| newest.entry);
         let is_elsewhere = |current: &Emitted| newest != Some(current.entry);
@@ -65,7 +65,7 @@ impl AgentsEmitter<'_> {
                 Err(reason) => self.skip(format!("row {row}: {reason}")),
             }
         }
-        self.again(&items)?;
+        self.repeat_rows(&items)?;
         if let Some(at) = self.transcript.last_turn() {
             self.tree.emit(at, emitted.entry);
         }

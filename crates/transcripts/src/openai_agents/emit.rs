@@ -69,8 +69,8 @@ impl<'a> AgentsEmitter<'a> {
 
     /// Returns the name of the loop that a row begins; instructions before the row are part of the loop.
     fn name(&self, row: &AgentItem) -> String {
-        let lead = self.first.filter(|_| self.transcript.here().is_none());
-        loop_name(lead.unwrap_or(row.row))
+        let first = self.first.filter(|_| self.transcript.here().is_none());
+        loop_name(first.unwrap_or(row.row))
     }
 
     /// Emits the next row.
@@ -92,7 +92,7 @@ impl<'a> AgentsEmitter<'a> {
         if let ResponseItem::Output(content, source) = item {
             return self.output(row, content, source);
         }
-        self.settle()?;
+        self.flush_output()?;
         let at = SessionRecord::of(row);
         let is_prompt = matches!(item, ResponseItem::Prompt(_));
         let is_message = !matches!(item, ResponseItem::Extension(_));
@@ -110,12 +110,12 @@ impl<'a> AgentsEmitter<'a> {
         source: Extra,
     ) -> Result<(), ImportError> {
         let at = SessionRecord::of(row);
-        let goes_on = |output: &ModelOutput| {
+        let is_continued = |output: &ModelOutput| {
             let last = output.rows.last().map(|last| last.number);
             at.parent.is_none_or(|parent| parent == last)
         };
-        if !self.output.as_ref().is_some_and(goes_on) {
-            self.settle()?;
+        if !self.output.as_ref().is_some_and(is_continued) {
+            self.flush_output()?;
             self.branch(at, false)?;
         }
         let name = self.name(row);
@@ -158,7 +158,7 @@ impl<'a> AgentsEmitter<'a> {
     }
 
     /// Emits the rows of one entry again, in a new loop.
-    pub(super) fn again(&mut self, rows: &[AgentItem]) -> Result<(), ImportError> {
+    pub(super) fn repeat_rows(&mut self, rows: &[AgentItem]) -> Result<(), ImportError> {
         let mut output = ModelOutput::default();
         for row in rows {
             match read(row) {
@@ -175,7 +175,7 @@ impl<'a> AgentsEmitter<'a> {
     }
 
     /// Emits the current answer.
-    pub(super) fn settle(&mut self) -> Result<(), ImportError> {
+    pub(super) fn flush_output(&mut self) -> Result<(), ImportError> {
         let Some(output) = self.output.take() else {
             return Ok(());
         };
@@ -209,7 +209,7 @@ impl<'a> AgentsEmitter<'a> {
 
     /// Ends the session. Returns true if there was a conversation.
     pub(super) fn end(mut self) -> Result<bool, ImportError> {
-        self.settle()?;
+        self.flush_output()?;
         let name = self.first.map(loop_name);
         self.transcript.finish_as(name.unwrap_or_default())
     }

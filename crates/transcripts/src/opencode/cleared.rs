@@ -18,12 +18,12 @@ pub(super) struct ClearedResult {
 }
 
 /// The parts of a message as they were before their results were cleared, so that a later export compares equal.
-pub(super) struct Uncleared<'a> {
+pub(super) struct OriginalParts<'a> {
     parts: Vec<Cow<'a, RawValue>>,
     results: Vec<ClearedResult>,
 }
 
-impl<'a> Uncleared<'a> {
+impl<'a> OriginalParts<'a> {
     pub(super) fn of(parts: &[&'a RawValue]) -> Self {
         let mut results = Vec::new();
         let mut uncleared = |part: &&'a RawValue| match without_mark(part) {
@@ -56,13 +56,13 @@ fn without_mark(part: &RawValue) -> Option<(ClearedResult, Box<RawValue>)> {
     let time = state.get("time")?.get();
     let at = millis(&Fields::parse(time).ok()?, "compacted")?;
     let call = fields.text("callID")?;
-    let (before, behind) = time.split_once(KEY)?;
-    let number = behind.find(|c: char| c.is_ascii_digit())?;
+    let (before, after) = time.split_once(KEY)?;
+    let number = after.find(|c: char| c.is_ascii_digit())?;
     let is_of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
-    let behind = behind[number..].trim_start_matches(is_of_number);
-    let (before, behind) = match before.trim_end().strip_suffix(',') {
-        Some(before) => (before, behind),
-        None => (before, behind.trim_start_matches(',').trim_start()),
+    let after = after[number..].trim_start_matches(is_of_number);
+    let (before, after) = match before.trim_end().strip_suffix(',') {
+        Some(before) => (before, after),
+        None => (before, after.trim_start_matches(',').trim_start()),
     };
     // The time is a substring of the part's own text.
     let from = time
@@ -71,7 +71,7 @@ fn without_mark(part: &RawValue) -> Option<(ClearedResult, Box<RawValue>)> {
         .checked_sub(part.get().as_ptr().addr())?;
     let head = part.get().get(..from)?;
     let tail = part.get().get(from + time.len()..)?;
-    let text = [head, before, behind, tail].concat();
+    let text = [head, before, after, tail].concat();
     let part = RawValue::from_string(text).ok()?;
     Some((ClearedResult { call, at }, part))
 }
@@ -86,7 +86,7 @@ struct OfMessage {
     /// The number of the message that contains the result.
     message: u64,
     /// The number of the message before which the clearing was emitted; `None` if it was not emitted yet.
-    told: Option<u64>,
+    emitted_before: Option<u64>,
 }
 
 impl Cleared {
@@ -95,7 +95,7 @@ impl Cleared {
         self.0.extend(results.into_iter().map(|result| OfMessage {
             result,
             message,
-            told: None,
+            emitted_before: None,
         }));
     }
 
@@ -105,23 +105,23 @@ impl Cleared {
     }
 
     /// Returns the results after message number `message`.
-    pub(super) fn behind(&mut self, message: u64) -> Vec<ClearedResult> {
+    pub(super) fn after(&mut self, message: u64) -> Vec<ClearedResult> {
         self.take_due(u64::MAX, |of| of.message > message)
     }
 
     /// Returns all other results of a session that returned to message number `message`; clearings that were emitted
     /// after that message no longer count.
-    pub(super) fn others(&mut self, message: u64) -> Vec<ClearedResult> {
+    pub(super) fn rest(&mut self, message: u64) -> Vec<ClearedResult> {
         for of in self.0.iter_mut().filter(|of| of.message <= message) {
-            of.told = of.told.filter(|told| *told <= message);
+            of.emitted_before = of.emitted_before.filter(|before| *before <= message);
         }
         self.take_due(u64::MAX, |_| true)
     }
 
     fn take_due(&mut self, at: u64, is_due: impl Fn(&OfMessage) -> bool) -> Vec<ClearedResult> {
-        let waiting = self.0.iter_mut().filter(|of| of.told.is_none());
+        let waiting = self.0.iter_mut().filter(|of| of.emitted_before.is_none());
         let due = waiting.filter(|of| is_due(of)).map(|of| {
-            of.told = Some(at);
+            of.emitted_before = Some(at);
             of.result.clone()
         });
         due.collect()

@@ -16,7 +16,7 @@ use super::super::values::{
 use super::words::{OWN_WORDS, REFUSED};
 
 /// A call of a tool, with its result.
-pub(super) struct Called {
+pub(super) struct ToolPart {
     pub(super) id: String,
     pub(super) tool: String,
     /// The loop and session that the call started.
@@ -30,7 +30,7 @@ pub(super) struct Called {
 /// An answer of the model, with the calls in it.
 pub(super) struct OpencodeAnswer {
     pub(super) message: AgentMessage,
-    pub(super) called: Vec<Called>,
+    pub(super) called: Vec<ToolPart>,
 }
 
 /// Splits the parts of a message at the beginning of each model call: older versions wrote a whole run as one message.
@@ -62,7 +62,7 @@ struct AnswerBlocks {
     content: Vec<Content>,
     /// Parts that no model sees or that cannot be read.
     rest: Vec<Json>,
-    called: Vec<Called>,
+    called: Vec<ToolPart>,
     /// The tokens and the cost of the model call, from its last part.
     usage: Option<Usage>,
 }
@@ -111,7 +111,7 @@ impl AnswerBlocks {
         let child =
             child.and_then(|child| Some((loop_id(child.clone())?, session_id(Some(child))?)));
         let result = result(&id, &tool, &mut state);
-        let mut source = besides(fields, &["type", "tool", "callID"]);
+        let mut source = other_fields(fields, &["type", "tool", "callID"]);
         if result.is_none() && !state.is_empty() {
             source.insert("state", object_of(&rest(&state)));
         }
@@ -124,7 +124,7 @@ impl AnswerBlocks {
         if !source.is_empty() {
             call.extra.insert("source", object_of(&source));
         }
-        self.called.push(Called {
+        self.called.push(ToolPart {
             id,
             tool,
             child,
@@ -141,7 +141,7 @@ fn empty() -> Json {
 }
 
 /// Returns the other fields of a part.
-fn besides(mut fields: Fields<'_>, taken: &[&str]) -> Extra {
+fn other_fields(mut fields: Fields<'_>, taken: &[&str]) -> Extra {
     // Both are fields of the message.
     fields.retain(|key| !taken.contains(&key) && key != "sessionID" && key != "messageID");
     rest(&fields)
@@ -154,7 +154,7 @@ fn text_block(fields: Fields<'_>) -> Option<Content> {
     }
     let text = fields.text("text")?;
     let is_synthetic = fields.read("synthetic") == Some(true);
-    let extra = besides(fields, &["type", "text"]);
+    let extra = other_fields(fields, &["type", "text"]);
     let mut block = Content::Text(Text { text, extra });
     if is_synthetic {
         mark_injected(&mut block);
@@ -167,11 +167,11 @@ fn thinking(fields: Fields<'_>) -> Option<Content> {
     let anthropic = fields.object("metadata").object("anthropic");
     let data = anthropic.text("redactedData");
     if let Some(Content::Sealed(mut sealed)) = data.as_deref().and_then(redacted_thinking_of) {
-        sealed.extra = besides(fields, &["type", "provider", "item", "metadata"]);
+        sealed.extra = other_fields(fields, &["type", "provider", "item", "metadata"]);
         return Some(Content::Sealed(sealed));
     }
     let signature = anthropic.text("signature");
-    let mut extra = besides(fields, &["type", "text"]);
+    let mut extra = other_fields(fields, &["type", "text"]);
     for key in ["thinking", "signature"] {
         extra.remove(key);
     }
@@ -187,7 +187,7 @@ fn file(part: &RawValue, fields: Fields<'_>) -> Option<Content> {
     let image = fields.text("url").and_then(|url| data_image(&url));
     match image {
         Some(Content::Image(mut image)) => {
-            image.extra = besides(fields, &["type", "url", "data", "mimeType"]);
+            image.extra = other_fields(fields, &["type", "url", "data", "mimeType"]);
             Some(Content::Image(image))
         }
         _ => as_it_is(part),

@@ -120,8 +120,8 @@ impl<'a> Projection<'a> {
             Some(Value::String(text)) if !text.is_empty() => Some(text),
             _ => None,
         };
-        let said = [text("summary"), text("recent")];
-        let said: Vec<String> = said.into_iter().flatten().collect();
+        let texts = [text("summary"), text("recent")];
+        let texts: Vec<String> = texts.into_iter().flatten().collect();
         let is_automatic = data.get("reason").is_some_and(|reason| reason == "auto");
         let mut times = Map::new();
         times.extend(
@@ -138,7 +138,7 @@ impl<'a> Projection<'a> {
         }
         data.insert("parentID".into(), id.into());
         data.insert("summary".into(), true.into());
-        let summary = json!({"type": "text", "text": said.join("\n\n")});
+        let summary = json!({"type": "text", "text": texts.join("\n\n")});
         let name = format!("{id}-summary");
         vec![
             request,
@@ -235,7 +235,7 @@ fn tool(fields: &mut Map<String, Value>) {
             state.insert("output".into(), texts.join("\n").into());
         }
         Some("error") => {
-            let said = state
+            let message = state
                 .remove("error")
                 .map(|error| match error.get("message") {
                     Some(message) => message.clone(),
@@ -243,7 +243,7 @@ fn tool(fields: &mut Map<String, Value>) {
                 });
             state.insert(
                 "error".into(),
-                said.unwrap_or_else(|| texts.join("\n").into()),
+                message.unwrap_or_else(|| texts.join("\n").into()),
             );
         }
         _ => {}

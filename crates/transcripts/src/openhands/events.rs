@@ -146,17 +146,17 @@ impl Events<'_> {
         let message = with_thinking(Message::Assistant(message).into(), &fields);
         fields.retain(|key| !matches!(key, "kind" | "timestamp"));
         let message = with_extra_source(message, rest(&fields));
-        let goes_on = response.is_some() && response == before;
+        let expect_more = response.is_some() && response == before;
         self.response = response;
         self.shown.hold_message(&message, raw.len());
-        match goes_on {
+        match expect_more {
             true => self.transcript.more_of_answer(message, raw.as_bytes())?,
             false => {
                 let name = String::new;
                 self.transcript.answer(name, message, raw.as_bytes())?;
             }
         }
-        self.transcript.goes_on();
+        self.transcript.expect_more();
         self.note_place(id);
         Ok(())
     }
@@ -185,12 +185,12 @@ impl Events<'_> {
         let is_prompt = origin.as_deref() == Some("user");
         fields.retain(|key| !matches!(key, "kind" | "timestamp" | "llm_message"));
         let mut source = rest(&fields);
-        let besides = rest(&stated);
-        if besides
+        let other_fields = rest(&stated);
+        if other_fields
             .iter()
             .any(|(key, value)| key != "role" && !value.is_null())
         {
-            source.insert("llm_message", object_of(&besides));
+            source.insert("llm_message", object_of(&other_fields));
         }
         if role == "user" {
             let message = UserMessage {
@@ -251,10 +251,10 @@ fn tool_call(fields: &mut Fields<'_>, nth: u64) -> Option<Content> {
     let of = fields.object("tool_call");
     let id = of.text("id").or_else(|| fields.text("tool_call_id"));
     let name = of.text("name").or_else(|| fields.text("tool_name"))?;
-    let given = some(of.get("arguments")).or_else(|| some(fields.get("action")));
+    let value = some(of.get("arguments")).or_else(|| some(fields.get("action")));
     let mut call = call(id.unwrap_or_else(|| format!("call-{nth}")), name);
     // Arguments that nest too deeply are left out.
-    let _ = arguments(&mut call, given);
+    let _ = arguments(&mut call, value);
     fields.retain(|key| !matches!(key, "tool_call" | "tool_call_id" | "tool_name"));
     Some(Content::ToolCall(call))
 }

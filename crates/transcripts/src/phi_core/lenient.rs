@@ -9,9 +9,9 @@ use super::super::fields::{Fields, reason, shown};
 
 /// Fields that could not be read, with the reasons.
 #[derive(Default)]
-pub(super) struct Bad(Vec<(String, Option<Json>, String)>);
+pub(super) struct UnreadableFields(Vec<(String, Option<Json>, String)>);
 
-impl Bad {
+impl UnreadableFields {
     /// Keeps the values in the field `unreadable` of `extra` and returns the reasons.
     pub(super) fn keep_in(self, extra: &mut Extra) -> Vec<String> {
         let mut reasons = Vec::new();
@@ -42,10 +42,10 @@ impl Bad {
 pub(super) fn read<T: DeserializeOwned>(
     fields: &mut Fields<'_>,
     must: &str,
-) -> Result<(T, Bad), String> {
+) -> Result<(T, UnreadableFields), String> {
     let first = parse(&fields.to_text());
     if let Ok(object) = first {
-        return Ok((object, Bad::default()));
+        return Ok((object, UnreadableFields::default()));
     }
     let id = fields
         .get(must)
@@ -54,7 +54,7 @@ pub(super) fn read<T: DeserializeOwned>(
         format!("{{{}:{},{}:{value}}}", quoted(must), id.get(), quoted(key))
     };
     parse::<T>(&alone(must, id.get())).map_err(|reason| format!("`{must}`: {reason}"))?;
-    let mut bad = Bad::default();
+    let mut bad = UnreadableFields::default();
     for (key, value) in fields.iter().filter(|(key, _)| *key != must) {
         if let Err(reason) = parse::<T>(&alone(key, value.get())) {
             bad.0

@@ -107,8 +107,8 @@ fn added(
         "custom" | "hookMessage" => contents(message.take("content"), block)?,
         "branchSummary" | "compactionSummary" => {
             let summary = message.take_string("summary").unwrap_or_default();
-            let around = [SUMMARY, BRANCH][usize::from(role == "branchSummary")];
-            vec![wrapped(around, &summary)]
+            let split_around = [SUMMARY, BRANCH][usize::from(role == "branchSummary")];
+            vec![wrapped(split_around, &summary)]
         }
         _ => return Ok(PiRecord::Extension),
     };

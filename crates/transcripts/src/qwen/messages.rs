@@ -48,10 +48,10 @@ pub(super) fn read(mut record: Fields<'_>) -> Result<QwenRecord, String> {
                 || record.text("provenance").as_deref() == Some("system");
             record.take("message");
             let source = record.to_json().ok();
-            let said = with_source(user(content, timestamp), source);
+            let message = with_source(user(content, timestamp), source);
             Ok(match is_harness {
-                true => QwenRecord::Added(by_harness(said)),
-                false => QwenRecord::Prompt(said),
+                true => QwenRecord::Added(by_harness(message)),
+                false => QwenRecord::Prompt(message),
             })
         }
         ("assistant", Some(parts)) => {
@@ -118,10 +118,10 @@ fn results(
     parts: &[&RawValue],
     timestamp: Option<Int>,
 ) -> Result<Vec<AgentMessage>, String> {
-    let told = record.object("toolCallResult");
+    let result = record.object("toolCallResult");
     record.take("message");
-    let besides = record.to_text();
-    let status = told.text("status");
+    let other_fields = record.to_text();
+    let status = result.text("status");
     let mut results = Vec::new();
     for raw in parts {
         let fields = object_in(Some(raw)).unwrap_or_default();
@@ -132,7 +132,7 @@ fn results(
         content.extend(contents(function.get("parts"), attached)?);
         let is_error = matches!(status.as_deref(), Some("error" | "cancelled"))
             || function.object("response").get("error").is_some();
-        let id = text_of(function.get("id")).or_else(|| text_of(told.get("callId")));
+        let id = text_of(function.get("id")).or_else(|| text_of(result.get("callId")));
         let message = Message::ToolResult(ToolResultMessage {
             tool_call_id: id.unwrap_or_default(),
             tool_name: function.text("name").unwrap_or_default(),
@@ -141,7 +141,7 @@ fn results(
             timestamp: timestamp.clone(),
             ..ToolResultMessage::default()
         });
-        let source = Fields::parse(&besides).and_then(|fields| fields.to_json());
+        let source = Fields::parse(&other_fields).and_then(|fields| fields.to_json());
         results.push(with_source(message.into(), source.ok()));
     }
     match results.is_empty() {

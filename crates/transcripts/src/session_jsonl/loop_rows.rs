@@ -42,7 +42,7 @@ pub(super) struct RestoredLoop {
 
 impl RestoredLoop {
     /// Checks that a record belongs to this loop.
-    fn owns(&self, id: &loopstore::model::LoopId) -> Result<(), ImportError> {
+    fn check_loop(&self, id: &loopstore::model::LoopId) -> Result<(), ImportError> {
         match *id == self.line.loop_id {
             true => Ok(()),
             false => Err(wrong(format!(
@@ -56,7 +56,7 @@ impl RestoredLoop {
 
 impl SessionTarget<'_> {
     pub(super) fn one_loop(&mut self, line: LoopLine) -> Result<(), ImportError> {
-        self.reach(RestoreStage::Loops)?;
+        self.enter_stage(RestoreStage::Loops)?;
         if self.open.loops.contains_key(&line.loop_id) {
             return Err(wrong("the loop appears twice"));
         }
@@ -74,7 +74,7 @@ impl SessionTarget<'_> {
     fn new_loop(&mut self, line: LoopLine) -> Result<RestoredLoop, ImportError> {
         if !self.open.grows() {
             let id = shown(line.loop_id.as_str());
-            return Err(self.open.parted(&format!("loop `{id}` is not there")));
+            return Err(self.open.diverged(&format!("loop `{id}` is not there")));
         }
         let mut row = self.row_of(&line)?;
         row.totals = LoopTotals::default();
@@ -103,7 +103,7 @@ impl SessionTarget<'_> {
         let place = |row: &LoopRow| (row.tick, row.parent, row.parent_turn, row.parent_seq);
         if place(&stored) != place(&wanted) {
             let id = shown(line.loop_id.as_str());
-            return Err(self.open.parted(&format!("loop `{id}` began elsewhere")));
+            return Err(self.open.diverged(&format!("loop `{id}` began elsewhere")));
         }
         let redacted = self.redacted_of(&stored)?;
         let (mut kept, mut kept_turns) = (stored.totals.next_seq, stored.totals.turns);
@@ -204,7 +204,7 @@ impl SessionTarget<'_> {
         let answers = answers.collect::<Result<Vec<_>, ImportError>>()?;
         let grows = self.open.grows();
         let open = self.loop_key()?;
-        open.owns(&line.loop_id)?;
+        open.check_loop(&line.loop_id)?;
         if line.turn != open.turn || open.seq > 0 {
             return Err(wrong(format!("turn {} is out of order", line.turn)));
         }
@@ -247,7 +247,7 @@ impl SessionTarget<'_> {
         }
         let grows = self.open.grows();
         let open = self.loop_key()?;
-        open.owns(&line.loop_id)?;
+        open.check_loop(&line.loop_id)?;
         if line.seq != open.seq || line.seq >= open.line.next_seq {
             return Err(wrong(format!("message {} is out of order", line.seq)));
         }
@@ -259,7 +259,7 @@ impl SessionTarget<'_> {
         if open.check.0 == open.seq && open.check.1 != open.chain {
             let id = shown(open.line.loop_id.as_str());
             let detail = format!("loop `{id}` has other messages");
-            return Err(self.open.parted(&detail));
+            return Err(self.open.diverged(&detail));
         }
         let is_new = grows && line.seq >= open.kept;
         let is_again = open.removed.contains(&digest);
@@ -296,7 +296,7 @@ impl SessionTarget<'_> {
 
     pub(super) fn note(&mut self, line: NoteLine) -> Result<(), ImportError> {
         let open = self.loop_key()?;
-        open.owns(&line.loop_id)?;
+        open.check_loop(&line.loop_id)?;
         let note = match (line.event, line.turn) {
             (Some(event), None) => Note::Event(event.get().to_owned()),
             (None, Some(turn)) => Note::Turn(turn.get().to_owned()),
@@ -308,7 +308,7 @@ impl SessionTarget<'_> {
 
     pub(super) fn call(&mut self, line: CallLine) -> Result<(), ImportError> {
         let open = self.loop_key()?;
-        open.owns(&line.loop_id)?;
+        open.check_loop(&line.loop_id)?;
         let row = CallRow {
             loop_key: open.key,
             call_id: line.call_id,
@@ -346,7 +346,7 @@ impl SessionTarget<'_> {
         }
         if open.check.0 > open.seq {
             let detail = format!("loop `{id}` has more messages");
-            return Err(self.open.parted(&detail));
+            return Err(self.open.diverged(&detail));
         }
         self.report.loops += 1;
         self.report.turns += u64::from(line.turns);
@@ -405,8 +405,8 @@ impl SessionTarget<'_> {
 
 /// True if a stored call is in an earlier state than the incoming one.
 fn is_behind(stored: &CallRow, incoming: &CallRow) -> bool {
-    let reach = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
-    reach(stored) < reach(incoming)
+    let enter_stage = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
+    enter_stage(stored) < enter_stage(incoming)
 }
 
 fn meta_of(line: &LoopLine) -> LoopMeta {

@@ -249,7 +249,7 @@ impl OpenSession {
     }
 
     /// Returns the error for a stored session that continued differently from the one in the file.
-    pub(super) fn parted(&self, detail: &str) -> ImportError {
+    pub(super) fn diverged(&self, detail: &str) -> ImportError {
         wrong(format!(
             "session `{}` went on differently in the database: {detail}; import the file into \
              another database",
@@ -282,7 +282,7 @@ fn sortable(time: &Option<String>) -> Option<String> {
 
 impl SessionTarget<'_> {
     /// Checks that a record comes in order, and ends the part before it.
-    pub(super) fn reach(&mut self, stage: RestoreStage) -> Result<(), ImportError> {
+    pub(super) fn enter_stage(&mut self, stage: RestoreStage) -> Result<(), ImportError> {
         if self.open.stage > stage {
             return Err(wrong("it comes too late in the session"));
         }
@@ -331,7 +331,7 @@ impl SessionTarget<'_> {
         let stored = counts(self.write, open.key)?;
         if stored != open.seen || !open.pins.is_empty() || !open.hides.is_empty() {
             let detail = "it has loops, runs, pins, hides or manifests that the file does not have";
-            return Err(open.parted(detail));
+            return Err(open.diverged(detail));
         }
         Ok(())
     }

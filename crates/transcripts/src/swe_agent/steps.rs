@@ -79,11 +79,11 @@ impl<'a> RunSteps<'a> {
         let missed = self.steps.drain(..at).map(|step| step.raw).collect();
         let step = self.steps.pop_front();
         let step = step.and_then(|step| Fields::parse(step.raw.get()).ok());
-        (missed, step.map(|step| self.besides(&step, answer)))
+        (missed, step.map(|step| self.other_fields(&step, answer)))
     }
 
     /// Returns the fields of a step other than its answer and the observation that the model saw.
-    fn besides(&self, step: &Fields<'_>, answer: &Fields<'_>) -> Json {
+    fn other_fields(&self, step: &Fields<'_>, answer: &Fields<'_>) -> Json {
         let same = |key: &&str| raw(step, key) == raw(answer, key);
         let mut known: Vec<&str> = ["action", "thought"].into_iter().filter(same).collect();
         if raw(step, "response") == raw(answer, "content") {
@@ -94,11 +94,11 @@ impl<'a> RunSteps<'a> {
         if observed.is_some_and(|(text, seen)| seen.contains(&text.replace("\r\n", "\n"))) {
             known.push("observation");
         }
-        besides(step, &known)
+        other_fields(step, &known)
     }
 
     /// Returns all remaining steps.
-    pub(super) fn left(self) -> impl Iterator<Item = &'a RawValue> {
+    pub(super) fn into_remaining(self) -> impl Iterator<Item = &'a RawValue> {
         self.steps.into_iter().map(|step| step.raw)
     }
 }
@@ -108,7 +108,7 @@ fn raw<'a>(fields: &Fields<'a>, key: &str) -> &'a str {
 }
 
 /// Returns the fields of a step other than `known`.
-pub(super) fn besides(step: &Fields<'_>, known: &[&str]) -> Json {
+pub(super) fn other_fields(step: &Fields<'_>, known: &[&str]) -> Json {
     let mut rest = rest(step);
     for key in known.iter().chain(&COPIES) {
         rest.remove(key);
@@ -117,10 +117,10 @@ pub(super) fn besides(step: &Fields<'_>, known: &[&str]) -> Json {
 }
 
 /// Returns a step without its copy of what the model saw.
-pub(super) fn alone(step: &RawValue) -> Result<Json, String> {
+pub(super) fn without_copies(step: &RawValue) -> Result<Json, String> {
     let record = json(step)?;
     match Fields::parse(step.get()) {
-        Ok(fields) => Ok(besides(&fields, &[])),
+        Ok(fields) => Ok(other_fields(&fields, &[])),
         Err(_) => Ok(record),
     }
 }

@@ -127,7 +127,7 @@ impl LoopBuilder {
     }
 
     /// Abandons the calls without a result when a text of the user follows the answer.
-    pub(crate) fn give_up_calls(&mut self) {
+    pub(crate) fn abandon_calls(&mut self) {
         if self.answered && self.style == Style::Log {
             self.open.clear();
         }

@@ -26,7 +26,7 @@ use super::authors;
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
 
 /// The maximum size of the messages before the first prompt, which are held for its loop.
-const MAX_LEAD_BYTES: usize = 4 << 20;
+const MAX_PREAMBLE_BYTES: usize = 4 << 20;
 /// The maximum size of the messages that are repeated because several branches contain them.
 const MAX_REPEATED_BYTES: usize = 64 << 20;
 
@@ -49,8 +49,8 @@ struct SessionBuilder {
     is_open: bool,
     /// The last call of each id: its tool and its position.
     calls: HashMap<String, (String, LoopTurn)>,
-    lead: Vec<(AgentMessage, Vec<u8>)>,
-    lead_bytes: usize,
+    preamble: Vec<(AgentMessage, Vec<u8>)>,
+    preamble_bytes: usize,
     now: Option<Time>,
     last: Option<LoopTurn>,
     /// True if the last loop is a branch that the next prompt belongs to.
@@ -66,8 +66,8 @@ impl SessionBuilder {
             loops: TranscriptLoops::new(style),
             is_open: false,
             calls: HashMap::new(),
-            lead: Vec::new(),
-            lead_bytes: 0,
+            preamble: Vec::new(),
+            preamble_bytes: 0,
             now: None,
             last: None,
             is_back: false,
@@ -231,11 +231,11 @@ impl<'a> TranscriptBuilder<'a> {
         let loop_no = session.loops.begin(new);
         session.is_open = true;
         session.is_back = false;
-        session.lead_bytes = 0;
-        let lead = std::mem::take(&mut session.lead);
+        session.preamble_bytes = 0;
+        let preamble = std::mem::take(&mut session.preamble);
         let record = session.loops.record(loop_no, &session.head.session, None);
         self.sink.begin_loop(record)?;
-        for (message, raw) in lead {
+        for (message, raw) in preamble {
             self.push(loop_no, message, &raw)?;
         }
         Ok(loop_no)
@@ -316,7 +316,7 @@ impl<'a> TranscriptBuilder<'a> {
             return self.wait(message, raw);
         };
         let of = &mut self.session_mut().loops[loop_no];
-        of.give_up_calls();
+        of.abandon_calls();
         of.input(wants_answer);
         self.push(loop_no, message, raw)
     }
@@ -359,7 +359,7 @@ impl<'a> TranscriptBuilder<'a> {
     }
 
     /// Records that the agent continues after the last message.
-    pub(super) fn goes_on(&mut self) {
+    pub(super) fn expect_more(&mut self) {
         if let Some(last) = self.session_mut().loops.last_mut() {
             last.waiting = true;
         }
@@ -420,7 +420,7 @@ impl<'a> TranscriptBuilder<'a> {
     }
 
     /// Records the token usage of the last loop as a whole.
-    pub(super) fn spent(&mut self, usage: Option<Usage>) {
+    pub(super) fn set_usage(&mut self, usage: Option<Usage>) {
         if let Some(last) = self.session_mut().loops.last_mut() {
             last.usage = usage;
         }
@@ -472,9 +472,9 @@ impl<'a> TranscriptBuilder<'a> {
                 let is_spawned = session.is_of_agent();
                 messages
                     .iter_mut()
-                    .for_each(|m| authors::settle(m, is_spawned));
+                    .for_each(|m| authors::set_author(m, is_spawned));
             }
-            FoundEffect::SummaryWithin { message, .. } => authors::settle(message, false),
+            FoundEffect::SummaryWithin { message, .. } => authors::set_author(message, false),
             FoundEffect::ClearedResults { .. } | FoundEffect::Block(_) => {}
         }
         self.sink.compaction(FoundCompaction {
@@ -507,7 +507,7 @@ impl<'a> TranscriptBuilder<'a> {
         let mut any = false;
         for session in (0..self.sessions.len()).rev() {
             self.select(session)?;
-            let waits = !self.session().lead.is_empty();
+            let waits = !self.session().preamble.is_empty();
             if waits && self.session().loops.style() == Style::Document {
                 self.begin(self.next_loop(name.as_str()))?;
             }
@@ -531,9 +531,9 @@ impl<'a> TranscriptBuilder<'a> {
 
     fn wait(&mut self, message: AgentMessage, raw: &[u8]) -> Result<(), ImportError> {
         let session = self.session_mut();
-        session.lead_bytes += raw.len();
-        session.lead.push((message, raw.to_vec()));
-        if session.lead_bytes > MAX_LEAD_BYTES {
+        session.preamble_bytes += raw.len();
+        session.preamble.push((message, raw.to_vec()));
+        if session.preamble_bytes > MAX_PREAMBLE_BYTES {
             self.begin(self.next_loop("start"))?;
         }
         Ok(())
@@ -567,7 +567,7 @@ impl<'a> TranscriptBuilder<'a> {
             return self.sink.message(&of.id, message, raw);
         }
         of.is_empty = false;
-        authors::settle(&mut message, is_spawned);
+        authors::set_author(&mut message, is_spawned);
         session.last = Some((loop_no, turn));
         let turn_id = TurnId::new(of.id.as_str(), turn);
         self.sink.message(&of.id, message.in_turn(turn_id), raw)
