@@ -73,6 +73,11 @@ impl AppliedEdits {
             extra: Extra::default(),
         }
     }
+
+    /// True if nothing was reported.
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty() && self.extra.is_empty()
+    }
 }
 
 impl ClearedToolUses {

@@ -19,13 +19,14 @@ impl ServerBlock {
         struct Named {
             r#type: String,
             id: Option<String>,
-            name: Option<String>,
+            name: Option<Json>,
             tool_use_id: Option<String>,
         }
         let item: Named = item.read().ok()?;
         match item.r#type.as_str() {
             "server_tool_use" | "mcp_tool_use" => {
-                Some(Self::Use(item.id?, item.name.unwrap_or_default()))
+                let name = item.name.and_then(|name| name.read().ok());
+                Some(Self::Use(item.id?, name.unwrap_or_default()))
             }
             kind if kind.ends_with("_tool_result") => item.tool_use_id.map(Self::Result),
             _ => None,
