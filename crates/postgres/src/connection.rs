@@ -25,7 +25,7 @@ use super::pooler::named_process;
 const MAX_STATEMENTS: usize = 256;
 
 /// The factor of the time limit for a statement that reads much of the database.
-const AT_LENGTH: u32 = 10;
+const LONG_FACTOR: u32 = 10;
 
 /// A value for a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
@@ -304,8 +304,8 @@ impl Connection {
     }
 
     /// Runs `work`, whose statements may read much of the database.
-    pub(super) fn at_length<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        let limit = self.limit.map(|limit| limit.saturating_mul(AT_LENGTH));
+    pub(super) fn with_long_limit<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let limit = self.limit.map(|limit| limit.saturating_mul(LONG_FACTOR));
         self.with_limit(limit, work)
     }
 
