@@ -271,12 +271,12 @@ fn tables(link: &mut Connection, checks: &mut Checks) -> Result<bool, StatementE
             let Some((_, method, column, _)) = of(name) else {
                 return true;
             };
-            let (wanted, beside) = placement_of(name);
+            let (wanted, colocated) = placement_of(name);
             match wanted {
                 None => method.as_deref() != Some("n"),
                 Some(wanted) => {
                     column.as_deref() != Some(wanted)
-                        || beside.is_some_and(|beside| group(name) != group(beside))
+                        || colocated.is_some_and(|colocated| group(name) != group(colocated))
                 }
             }
         })

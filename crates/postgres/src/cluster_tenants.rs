@@ -131,10 +131,10 @@ pub(super) fn run_checks(link: &mut Connection, checks: &mut Checks) -> Result<(
             (true, true) => {}
         }
     }
-    let who = query_all_nodes(link, &fill(TENANT_ROLES))?;
-    let own = who.first().map(|(_, _, who)| who.clone());
-    for (node, answered, who) in who {
-        if !answered || Some(&who) != own.as_ref() {
+    let roles = query_all_nodes(link, &fill(TENANT_ROLES))?;
+    let own = roles.first().map(|(_, _, roles)| roles.clone());
+    for (node, answered, roles) in roles {
+        if !answered || Some(&roles) != own.as_ref() {
             wrong.push(format!(
                 "{node} says otherwise who is in which tenant than the coordinator"
             ));

@@ -159,11 +159,11 @@ impl Connection {
     /// Returns true if the connection goes through a pooler.
     pub(super) fn is_pooled(&mut self) -> Result<bool, StatementError> {
         let rows = self.simple("SELECT pg_backend_pid()")?;
-        let asked = rows.iter().find_map(|message| match message {
+        let reported = rows.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
             _ => None,
         });
-        Ok(asked != named_process(&self.client.cancel_token()))
+        Ok(reported != named_process(&self.client.cancel_token()))
     }
 
     /// Returns the types of a statement's values, for a statement that is not prepared on the server.

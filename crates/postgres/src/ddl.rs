@@ -323,12 +323,12 @@ pub(super) fn placement_of(name: &str) -> (Option<&'static str>, Option<&'static
 
 /// Returns the call that distributes a table.
 fn placement(name: &str) -> String {
-    let (column, beside) = placement_of(name);
+    let (column, colocated) = placement_of(name);
     let Some(column) = column else {
         return format!("create_reference_table('{name}')");
     };
-    let beside = beside.unwrap_or("none");
-    format!("create_distributed_table('{name}', '{column}', colocate_with => '{beside}')")
+    let colocated = colocated.unwrap_or("none");
+    format!("create_distributed_table('{name}', '{column}', colocate_with => '{colocated}')")
 }
 
 #[cfg(test)]

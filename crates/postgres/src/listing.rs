@@ -177,9 +177,9 @@ impl SessionList for PostgresTransaction<'_> {
         let mut place = behind.cloned();
         let mut found: Vec<ListedSession> = Vec::new();
         while found.len() < count {
-            let asked = (count - found.len()).max(SMALLEST_PAGE).next_power_of_two();
-            let rows = self.rows_behind(filter, place.as_ref(), asked)?;
-            let is_end = rows.len() < asked;
+            let page_size = (count - found.len()).max(SMALLEST_PAGE).next_power_of_two();
+            let rows = self.rows_behind(filter, place.as_ref(), page_size)?;
+            let is_end = rows.len() < page_size;
             place = match (rows.last(), place) {
                 (Some(last), _) if !is_end => Some(last.cursor.clone()),
                 // From a position with a time, only sessions with a time were read.

@@ -35,19 +35,19 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    /// Returns the row of the session if it was read prefetched.
+    /// Returns the row of the session if it was prefetched.
     pub(super) fn prefetched_session(&self, key: SessionKey) -> Option<SessionRow> {
         let prefetched = self.prefetched.borrow();
         prefetched.session.clone().filter(|row| row.key == key)
     }
 
-    /// Returns the row of the loop if it was read prefetched.
+    /// Returns the row of the loop if it was prefetched.
     pub(super) fn prefetched_loop(&self, key: LoopKey) -> Option<LoopRow> {
         let prefetched = self.prefetched.borrow();
         prefetched.loop_key.clone().filter(|row| row.key == key)
     }
 
-    /// Returns the lease of a loop. A write also reads the row of the loop prefetched.
+    /// Returns the lease of a loop. A write also prefetches the row of the loop.
     pub(super) fn lease_and_loop(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
         let session = session_of(loop_key.0);
         let sql = format!(

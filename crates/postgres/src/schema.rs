@@ -309,8 +309,8 @@ fn unfinished(address: &Address, error: &refinery::Error) -> OpenError {
 
 /// Writes the properties of the database once.
 fn write_meta(link: &mut Connection, options: &PostgresOptions) -> Result<(), StatementError> {
-    let noted: i64 = only(link, "SELECT count(*) FROM store_meta", &[])?.get(0);
-    if noted >= 3 {
+    let entries: i64 = only(link, "SELECT count(*) FROM store_meta", &[])?.get(0);
+    if entries >= 3 {
         return Ok(());
     }
     let mut key = [0u8; 32];

@@ -20,7 +20,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use regex::bytes::{Captures, Regex};
 use serde::Deserialize;
 
-use super::looks::{entropy, is_made_of_words, is_path, is_uuid, looks_random};
+use super::classify::{entropy, is_made_of_words, is_path, is_uuid, looks_random};
 use super::pieces::{SecretForm, is_bare_frame};
 use super::policy::Confidence;
 use pattern::{compile, with_own_end};
@@ -422,8 +422,8 @@ mod tests {
         for rule in &rules.rules {
             assert!(rule.regex().is_some(), "{}", rule.form.id);
             // Conditions on the line of a file are ignored.
-            let asked = |allow: &&Allow| allow.regex_target.as_deref() != Some("line");
-            for allow in rule.form.allowlists.iter().filter(asked) {
+            let applies = |allow: &&Allow| allow.regex_target.as_deref() != Some("line");
+            for allow in rule.form.allowlists.iter().filter(applies) {
                 let compiled = allow.compiled().0.len();
                 assert_eq!(compiled, allow.regexes.len(), "{}", rule.form.id);
             }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::classify::{entropy, is_made_of_words, is_single_word, looks_random};
 use super::finding::{self, Finding, FoundBy};
 use super::known::{KnownSecret, MIN_KNOWN};
-use super::looks::{entropy, is_made_of_words, is_single_word, looks_random};
 use super::pieces::{self, SecretForm};
 use super::policy::Confidence;
 use super::rules::{SecretMatch, rules};

@@ -194,8 +194,10 @@ pub fn expand(
     session: &SessionId,
     request: &ExpandRequest,
 ) -> Result<Expanded, SearchError> {
-    let asked = request.matching.as_deref();
-    let query = asked.map(|text| parse_query(&question(text))).transpose()?;
+    let matching = request.matching.as_deref();
+    let query = matching
+        .map(|text| parse_query(&question(text)))
+        .transpose()?;
     let counter = store.counter();
     let mut page = ExpandedPage::new(counter, query, request.max_tokens, request.from);
     store::read(store, |read| {

@@ -16,7 +16,7 @@
 mod archive;
 mod erase;
 mod files;
-mod left;
+mod leftovers;
 mod prune;
 mod redact;
 mod sizes;
@@ -35,7 +35,7 @@ pub use archive::{
 };
 pub use erase::{EraseReport, EraseRequest, erase};
 pub use files::{FilesRemoved, KeptFile, files_removed};
-pub use left::LeftPlace;
+pub use leftovers::LeftPlace;
 pub use loopstore::extend::receipt::Receipt;
 pub use prune::{KeepReason, KeptSession, PruneReport, PruneRequest, PrunedSession, prune};
 pub use redact::{

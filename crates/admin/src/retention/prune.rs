@@ -311,13 +311,13 @@ fn without_newest<'a>(
     active: &HashMap<SessionKey, Option<i64>>,
     request: &PruneRequest,
 ) -> Vec<&'a SessionRow> {
-    let is_asked = |row: &&SessionRow| {
+    let is_selected = |row: &&SessionRow| {
         let agent = request.agent.as_deref();
         agent.is_none_or(|agent| row.agent_id.as_deref() == Some(agent))
     };
-    let mut asked: Vec<&SessionRow> = rows.iter().filter(is_asked).collect();
-    asked.sort_by_key(|row| std::cmp::Reverse((active[&row.key], row.key)));
-    asked.split_off(request.keep_last.unwrap_or(0).min(asked.len()))
+    let mut selected: Vec<&SessionRow> = rows.iter().filter(is_selected).collect();
+    selected.sort_by_key(|row| std::cmp::Reverse((active[&row.key], row.key)));
+    selected.split_off(request.keep_last.unwrap_or(0).min(selected.len()))
 }
 
 /// Groups sessions that started each other or continue each other. Only groups with one of these sessions are

@@ -72,7 +72,7 @@ impl NativeForm for CodexForm {
         rollout.meta(session, begun)?;
         for step in steps {
             match step {
-                ConversationStep::Input(said) => rollout.write_input(said)?,
+                ConversationStep::Input(input) => rollout.write_input(input)?,
                 ConversationStep::Answer(answered) => rollout.write_answer(answered)?,
             }
         }
@@ -233,18 +233,18 @@ impl Rollout<'_> {
         self.record("event_msg", at, event)
     }
 
-    fn write_input(&mut self, said: &InputStep) -> io::Result<()> {
+    fn write_input(&mut self, input: &InputStep) -> io::Result<()> {
         self.is_open = false;
         let item = RolloutItem::Message {
             role: "user",
-            content: parts(&said.content),
+            content: parts(&input.content),
             phase: None,
         };
-        self.item(said.at, item)?;
-        if !said.is_prompt {
+        self.item(input.at, item)?;
+        if !input.is_prompt {
             return Ok(());
         }
-        let texts = said.content.iter().filter_map(|block| match block {
+        let texts = input.content.iter().filter_map(|block| match block {
             Content::Text(text) => Some(text.text.as_str()),
             _ => None,
         });
@@ -254,7 +254,7 @@ impl Rollout<'_> {
             local_images: [],
             text_elements: [],
         };
-        self.event(said.at, shown)
+        self.event(input.at, shown)
     }
 
     fn write_answer(&mut self, answered: &AnswerStep<'_>) -> io::Result<()> {

@@ -65,12 +65,12 @@ pub fn what_was_appended_is_found_by_its_time(store: &Store) {
     let count = |query| store.search(query).unwrap().hits.len();
     assert_eq!(count(query(Some(before), None)), 1);
     assert_eq!(count(query(None, Some(before))), 0);
-    let moment = |at: i64| {
+    let at_time = |at: i64| {
         let at = Time::from_millis(at).unwrap();
         AsOf::time(store.database(), chat.id(), None, &at)
     };
-    assert!(moment(before).is_err());
-    let context = chat.context_as_of(moment(now()).unwrap()).unwrap();
+    assert!(at_time(before).is_err());
+    let context = chat.context_as_of(at_time(now()).unwrap()).unwrap();
     assert_eq!(context.messages.len(), 1);
 }
 

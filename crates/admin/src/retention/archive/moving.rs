@@ -89,7 +89,7 @@ fn begin(session: &SessionRow, loops: &[ColdLoop]) -> BTreeMap<usize, MovedLoop>
     loops.iter().map(moved).enumerate().collect()
 }
 
-/// Compresses messages into packs that are small enough for a single message to be read.
+/// Compresses messages into packs of a size at which reading one message unpacks little.
 fn packs_of(of: &ColdLoop, rows: &[MessageRow]) -> StoreResult<Vec<Pack>> {
     let (mut packs, mut rest) = (Vec::new(), rows);
     while !rest.is_empty() {

@@ -34,7 +34,7 @@ pub struct LeftPlace {
 
 /// Returns the places that still contain secrets of the redactor, or parts of them. `shared` are the kept files
 /// that the session had and other sessions still have.
-pub(super) fn look(
+pub(super) fn search(
     store: &dyn Database,
     session: &SessionId,
     redactor: &mut Redactor,
