@@ -10,16 +10,18 @@ use crate::support::histories::{History, answer, result, user};
 /// end.
 pub fn request(max_context_tokens: u64) -> CompactRequest {
     CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(4),
-            max_summary_tokens: 100,
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens,
+                ..ContextConfig::default()
+            },
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: KeepRecent::Turns(4),
+                max_summary_tokens: 100,
+                ..CompactionConfig::default()
+            },
+        ),
         ..CompactRequest::default()
     }
 }
@@ -61,5 +63,5 @@ pub fn texts(context: &Context) -> String {
 
 /// Tokens that a context may have so that the default policy does not fire.
 pub fn target(request: &CompactRequest) -> u64 {
-    request.config.policy.target_of(&request.window).tokens
+    request.policy.target().tokens
 }
