@@ -22,15 +22,17 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let before = build()?;
 
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(1),
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens: 250,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: 250,
+                ..ContextConfig::default()
+            },
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: KeepRecent::Turns(1),
+                ..CompactionConfig::default()
+            },
+        ),
         ..CompactRequest::default()
     };
     let report = compact_session_loops(&store, &id, &request)?;

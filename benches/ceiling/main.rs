@@ -344,7 +344,7 @@ fn total(ours: &Recorded) -> Outcome<()> {
         ..ContextConfig::default()
     };
     let request = CompactRequest {
-        window,
+        policy: Policy::of(window, CompactionConfig::default()),
         ..CompactRequest::default()
     };
     let report = compact_session_loops(&ours.store, &ours.session, &request)?;

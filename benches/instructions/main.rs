@@ -88,7 +88,7 @@ fn path(name: &str, folder: &Path) -> Outcome<()> {
                 ..ContextConfig::default()
             };
             let request = CompactRequest {
-                window,
+                policy: Policy::of(window, CompactionConfig::default()),
                 ..CompactRequest::default()
             };
             measured(&mut || {

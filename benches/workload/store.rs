@@ -89,7 +89,7 @@ impl<S: SessionStore> Recorded<S> {
 
     pub fn compact(&self, config: CompactionConfig, trigger: CompactTrigger) -> Outcome<()> {
         let request = CompactRequest {
-            config,
+            policy: Policy::of(ContextConfig::default(), config),
             trigger,
             ..CompactRequest::default()
         };

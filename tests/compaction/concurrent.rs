@@ -90,13 +90,16 @@ fn texts(context: &Context) -> String {
 
 fn request(leaf: &str, strategy: Arc<dyn BlockCompactionStrategy>) -> CompactRequest {
     CompactRequest {
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: loopstore::KeepRecent::Turns(1),
+                block_strategy: Some(strategy),
+                ..CompactionConfig::default()
+            },
+        ),
         leaf: Some(loop_id(leaf)),
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: loopstore::KeepRecent::Turns(1),
-            block_strategy: Some(strategy),
-            ..CompactionConfig::default()
-        },
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     }
@@ -426,8 +429,8 @@ fn coverage_says_what_the_texts_show() {
     start(&store, "root", None, 0..3);
     start(&store, "a", Some("root"), 0..8);
     let mut request = one_liner("a");
-    request.config.max_summary_tokens = 12;
-    request.config.keep_recent = loopstore::KeepRecent::Turns(2);
+    request.policy.compaction.max_summary_tokens = 12;
+    request.policy.compaction.keep_recent = loopstore::KeepRecent::Turns(2);
     let report = compact_session_loops(&store, &id(), &request).unwrap();
     let shown = texts(&context(&store, "a"));
     let rows = store
@@ -652,9 +655,9 @@ fn an_append_that_shortens_the_walk_is_no_conflict() {
     let wide = |strategy| {
         let mut request = request("c", strategy);
         request.trigger = CompactTrigger::Length;
-        request.config.older_loops = OlderLoops::Skip;
-        request.config.compaction_scope = CompactionScope::FixedCount(1);
-        request.config.keep_recent = loopstore::KeepRecent::Turns(8);
+        request.policy.compaction.older_loops = OlderLoops::Skip;
+        request.policy.compaction.compaction_scope = CompactionScope::FixedCount(1);
+        request.policy.compaction.keep_recent = loopstore::KeepRecent::Turns(8);
         request
     };
     let other = Arc::clone(&store);
@@ -714,7 +717,7 @@ fn a_strategy_that_hides_only_the_call_in_an_earlier_loop_fails() {
     add(&store, "a", late.collect());
     (1..3).for_each(|number| add(&store, "a", turn("a", number)));
     let mut request = request("a", Arc::new(Forgets));
-    request.config.keep_recent = loopstore::KeepRecent::Turns(6);
+    request.policy.compaction.keep_recent = loopstore::KeepRecent::Turns(6);
     let report = compact_session_loops(&store, &id(), &request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Failed, "{report:?}");
     assert!(

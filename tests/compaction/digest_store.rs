@@ -10,9 +10,9 @@ use loopstore::extend::{self as store, Turns, append, session};
 use loopstore::model::{LoopRecord, Session, TurnId};
 use loopstore::{
     AgentMessage, BlockCompactionStrategy, BuildOptions, CompactRequest, CompactionConfig,
-    DigestCompaction, HeuristicTokenCounter, LoopId, LoopSlice, Message, SessionId, SqliteStore,
-    StrategyError, Summary, build_context_from_session, compact_session_loops, message_tokens,
-    undo,
+    ContextConfig, DigestCompaction, HeuristicTokenCounter, LoopId, LoopSlice, Message, Policy,
+    SessionId, SqliteStore, StrategyError, Summary, build_context_from_session,
+    compact_session_loops, message_tokens, undo,
 };
 
 /// The digest strategy, with the messages that it read and covered last.
@@ -125,7 +125,7 @@ impl Agent {
             ..CompactionConfig::default()
         };
         let request = CompactRequest {
-            config,
+            policy: Policy::of(ContextConfig::default(), config),
             ..CompactRequest::default()
         };
         compact_session_loops(&self.store, &self.session, &request)

@@ -644,7 +644,7 @@ fn prompts_of_transcripts_are_left_out_unless_asked_for() {
 fn settings_say_which_prompts_go_out() {
     let settings = serde_json::from_str::<Settings>(r#"{"system_prompts": "none"}"#).unwrap();
     let policy = settings.policy().unwrap();
-    assert_eq!(policy.which_system_prompts(), SystemPrompts::None);
+    assert_eq!(policy.system_prompts, SystemPrompts::None);
     let error = serde_json::from_str::<Settings>(r#"{"system_prompts": "some"}"#).unwrap_err();
     assert!(error.to_string().contains("appended, all, none"), "{error}");
 }

@@ -4,8 +4,8 @@ use crate::support::histories::{History, Random, answer, loop_id, user};
 use crate::support::recording::real_transcripts;
 use loopstore::model::*;
 use loopstore::{
-    CompactRequest, CompactTrigger, CompactionConfig, Database, Error, KeepRecent, SessionHandle,
-    SqliteStore, Store,
+    CompactRequest, CompactTrigger, CompactionConfig, ContextConfig, Database, Error, KeepRecent,
+    Policy, SessionHandle, SqliteStore, Store,
 };
 use loopstore_export::{ExportForm, export};
 use loopstore_transcripts::{ImportOptions, import_paths};
@@ -206,11 +206,14 @@ fn what_a_harness_says_is_no_user_turn() {
         history.append(0, vec![prompt, answer(&text, &[], turn)]);
     }
     let request = CompactRequest {
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_recent: KeepRecent::UserTurns(2),
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
-        config: CompactionConfig {
-            keep_recent: KeepRecent::UserTurns(2),
-            ..CompactionConfig::default()
-        },
         ..CompactRequest::default()
     };
     let chat = handle(&store, &history.session);

@@ -290,11 +290,14 @@ fn a_part_says_whether_the_context_holds_it() {
     chat.append((0..40).map(|n| Message::assistant(format!("{n} {}", "and on ".repeat(100)))))
         .unwrap();
     let request = CompactRequest {
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 0,
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
-        config: CompactionConfig {
-            keep_first_turns: 0,
-            ..CompactionConfig::default()
-        },
         ..CompactRequest::default()
     };
     chat.compact(&request).unwrap();

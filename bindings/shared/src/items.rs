@@ -400,7 +400,7 @@ pub fn pop(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, C
 
 /// Undoes a provider's compaction without later messages; returns the last of its items.
 fn undo_of_provider(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, CallError> {
-    if session.policy().request().provider.is_none() {
+    if session.policy().provider.is_none() {
         return Ok(None);
     }
     let context = session.context()?;

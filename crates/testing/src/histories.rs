@@ -9,8 +9,8 @@ use loopstore::extend::append::{self, NewMessage};
 use loopstore::extend::{self as store, session};
 use loopstore::model::*;
 use loopstore::{
-    CompactRequest, Durability, HeuristicTokenCounter, PinRef, PinRequest, SessionStore,
-    SqliteStore, compact_session_loops, pin, pins, unpin,
+    CompactRequest, ContextConfig, Durability, HeuristicTokenCounter, PinRef, PinRequest, Policy,
+    SessionStore, SqliteStore, compact_session_loops, pin, pins, unpin,
 };
 
 /// A small deterministic generator (xorshift), so that a seed names a history.
@@ -143,20 +143,23 @@ impl<'a> History<'a> {
     /// Compacts with a narrow policy; returns the outcome as JSON.
     pub fn compact(&mut self, at: usize, keep: (u32, u32), force: bool) -> serde_json::Value {
         let request = CompactRequest {
-            leaf: Some(loop_id(at)),
-            config: CompactionConfig {
-                policy: loopstore::CompactionPolicy::Headroom {
-                    compact_at_pct: 0.0,
-                    compact_budget_threshold_pct: 0.05,
+            policy: Policy::of(
+                ContextConfig::default(),
+                CompactionConfig {
+                    policy: loopstore::CompactionPolicy::Headroom {
+                        compact_at_pct: 0.0,
+                        compact_budget_threshold_pct: 0.05,
+                    },
+                    keep_first_turns: keep.0,
+                    keep_recent: loopstore::KeepRecent::Turns(keep.1),
+                    tool_output_max_lines: 4,
+                    max_summary_tokens: 60,
+                    compaction_scope: CompactionScope::FixedCount(2),
+                    block_strategy: Some(std::sync::Arc::new(loopstore::DefaultBlockCompaction)),
+                    ..CompactionConfig::default()
                 },
-                keep_first_turns: keep.0,
-                keep_recent: loopstore::KeepRecent::Turns(keep.1),
-                tool_output_max_lines: 4,
-                max_summary_tokens: 60,
-                compaction_scope: CompactionScope::FixedCount(2),
-                block_strategy: Some(std::sync::Arc::new(loopstore::DefaultBlockCompaction)),
-                ..CompactionConfig::default()
-            },
+            ),
+            leaf: Some(loop_id(at)),
             trigger: if force {
                 loopstore::CompactTrigger::Force
             } else {

@@ -111,23 +111,25 @@ fn compact(store: &dyn SessionStore, random: &mut Random, id: &SessionId) {
         false => CompactionConfig::default().block_strategy,
     };
     let request = CompactRequest {
-        config: CompactionConfig {
-            policy: CompactionPolicy::Headroom {
-                compact_at_pct: 0.0,
-                compact_budget_threshold_pct: 0.05,
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: 1_000 + random.below(4_000),
+                ..ContextConfig::default()
             },
-            keep_first_turns: random.below(2) as u32,
-            keep_recent: KeepRecent::Turns(1 + random.below(3) as u32),
-            tool_output_max_lines: 3,
-            max_summary_tokens: 20 + random.below(200),
-            compaction_scope: CompactionScope::FixedCount(2),
-            block_strategy: strategy,
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens: 1_000 + random.below(4_000),
-            ..ContextConfig::default()
-        },
+            CompactionConfig {
+                policy: CompactionPolicy::Headroom {
+                    compact_at_pct: 0.0,
+                    compact_budget_threshold_pct: 0.05,
+                },
+                keep_first_turns: random.below(2) as u32,
+                keep_recent: KeepRecent::Turns(1 + random.below(3) as u32),
+                tool_output_max_lines: 3,
+                max_summary_tokens: 20 + random.below(200),
+                compaction_scope: CompactionScope::FixedCount(2),
+                block_strategy: strategy,
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };

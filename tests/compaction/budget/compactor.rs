@@ -117,7 +117,7 @@ fn few_messages_that_are_too_large_are_compacted_all_the_same() {
     let store = Store::in_memory().unwrap();
     let history = History::new(store.database(), "s");
     work(&history, 0..2, 40_000);
-    let policy = Policy::new(18_000).trigger(CompactionPolicy::reserves());
+    let policy = Policy::new(18_000).compaction_policy(CompactionPolicy::reserves());
     let ready = chat(&store, policy).prepare().unwrap();
     assert_eq!(outcomes(&ready), [CompactOutcome::Committed]);
     assert!(ready.context.tokens <= 5_600, "{}", ready.context.tokens);

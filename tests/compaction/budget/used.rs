@@ -53,11 +53,13 @@ impl Shares {
 
 fn request(config: CompactionConfig, window: u64) -> CompactRequest {
     CompactRequest {
-        config,
-        window: ContextConfig {
-            max_context_tokens: window,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: window,
+                ..ContextConfig::default()
+            },
+            config,
+        ),
         dry_run: true,
         ..CompactRequest::default()
     }
@@ -86,7 +88,7 @@ fn check(store: &SqliteStore, id: &SessionId, shares: &mut Shares) {
             if report.outcome != CompactOutcome::Committed {
                 continue;
             }
-            let target = request.config.policy.target_of(&request.window).tokens;
+            let target = request.policy.target().tokens;
             let share = report.after.tokens * 100 / target;
             shares.add(report.fallback.as_deref(), share);
             let kept = report.blocks.iter().filter_map(|block| block.keep_recent);
@@ -105,7 +107,7 @@ fn assert_nothing_more_fits(
     request: &CompactRequest,
     report: &CompactReport,
 ) {
-    let target = request.config.policy.target_of(&request.window).tokens;
+    let target = request.policy.target().tokens;
     let (links, least) = store::read(store, |read| {
         let session = read.session(id)?.unwrap();
         let leaf = session.current_loop.unwrap();

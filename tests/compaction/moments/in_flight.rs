@@ -2,8 +2,8 @@
 
 use loopstore::compaction::{CompactionConfig, CompactionScope, OlderLoops, RecentWindow};
 use loopstore::{
-    AsOf, BuildOptions, CompactRequest, CompactTrigger, Context, KeepRecent, SqliteStore,
-    build_context_from_session, compact_session_loops,
+    AsOf, BuildOptions, CompactRequest, CompactTrigger, Context, ContextConfig, KeepRecent, Policy,
+    SqliteStore, build_context_from_session, compact_session_loops,
 };
 
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
@@ -100,17 +100,20 @@ fn chain(store: &SqliteStore, recent_window: RecentWindow, recent: u32) -> Histo
         history.end_loop(at);
     }
     let request = CompactRequest {
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: KeepRecent::Turns(recent),
+                max_summary_tokens: 40,
+                compaction_scope: CompactionScope::FixedCount(0),
+                older_loops: OlderLoops::Skip,
+                recent_window,
+                ..CompactionConfig::default()
+            },
+        ),
         leaf: Some(loop_id(2)),
         trigger: CompactTrigger::Force,
-        config: CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: KeepRecent::Turns(recent),
-            max_summary_tokens: 40,
-            compaction_scope: CompactionScope::FixedCount(0),
-            older_loops: OlderLoops::Skip,
-            recent_window,
-            ..CompactionConfig::default()
-        },
         ..CompactRequest::default()
     };
     compact_session_loops(store, &history.session, &request).unwrap();

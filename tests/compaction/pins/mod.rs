@@ -27,12 +27,15 @@ fn chat(store: &Store, turns: u32) -> SessionHandle {
 
 fn forced(keep: (u32, u32)) -> CompactRequest {
     CompactRequest {
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: keep.0,
+                keep_recent: KeepRecent::Turns(keep.1),
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
-        config: CompactionConfig {
-            keep_first_turns: keep.0,
-            keep_recent: KeepRecent::Turns(keep.1),
-            ..CompactionConfig::default()
-        },
         ..CompactRequest::default()
     }
 }
@@ -162,13 +165,8 @@ fn pins_that_exceed_the_window_are_an_error_with_both_numbers() {
         chat.append([Message::assistant(format!("Brick {turn} is laid."))])
             .unwrap();
     }
-    let request = CompactRequest {
-        window: ContextConfig {
-            max_context_tokens: 4_000,
-            ..ContextConfig::default()
-        },
-        ..forced((0, 2))
-    };
+    let mut request = forced((0, 2));
+    request.policy.window.max_context_tokens = 4_000;
     let report = chat.compact(&request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Failed);
     let too_small = report.too_small.unwrap();
@@ -198,7 +196,7 @@ fn a_pinned_message_of_a_rolled_up_loop_is_quoted_by_every_later_rollup() {
         if at >= 3 {
             let mut request = forced((0, 2));
             request.trigger = CompactTrigger::Length;
-            request.config.compaction_scope = CompactionScope::FixedCount(1);
+            request.policy.compaction.compaction_scope = CompactionScope::FixedCount(1);
             let report = chat.compact(&request).unwrap();
             assert_eq!(
                 (report.outcome, &report.error),

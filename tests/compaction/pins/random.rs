@@ -119,14 +119,16 @@ impl Story {
         };
         let max_context_tokens = [2_000, 20_000, 128_000][self.below(3) as usize];
         let request = CompactRequest {
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens,
+                    ..ContextConfig::default()
+                },
+                config,
+            ),
             trigger: match self.random.one_in(2) {
                 true => CompactTrigger::Force,
                 false => CompactTrigger::Length,
-            },
-            config,
-            window: ContextConfig {
-                max_context_tokens,
-                ..ContextConfig::default()
             },
             ..CompactRequest::default()
         };

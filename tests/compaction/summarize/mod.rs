@@ -252,7 +252,7 @@ fn other_options_make_the_text_anew_from_the_originals() {
     let short = Player::says(ANSWER.replace("- [ ] docs", "None"));
     let options = with(|options| options.role = SummaryRole::Assistant);
     let mut request = request(by(&short).options(options));
-    request.config.max_summary_tokens = 400;
+    request.policy.compaction.max_summary_tokens = 400;
     let report = compact_session_loops(&stage.store, &stage.session, &request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed);
     assert!(short.prompts()[0].contains("prompt 2, please"));

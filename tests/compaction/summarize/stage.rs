@@ -128,16 +128,19 @@ pub fn open(path: &std::path::Path) -> SqliteStore {
 /// Returns a request that always compacts and keeps two turns at each end.
 pub fn request(strategy: SummarizeCompaction) -> CompactRequest {
     CompactRequest {
-        config: CompactionConfig {
-            policy: loopstore::CompactionPolicy::Headroom {
-                compact_at_pct: 0.0,
-                compact_budget_threshold_pct: 0.05,
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                policy: loopstore::CompactionPolicy::Headroom {
+                    compact_at_pct: 0.0,
+                    compact_budget_threshold_pct: 0.05,
+                },
+                keep_first_turns: 2,
+                keep_recent: loopstore::KeepRecent::Turns(2),
+                block_strategy: Some(Arc::new(strategy)),
+                ..CompactionConfig::default()
             },
-            keep_first_turns: 2,
-            keep_recent: loopstore::KeepRecent::Turns(2),
-            block_strategy: Some(Arc::new(strategy)),
-            ..CompactionConfig::default()
-        },
+        ),
         ..CompactRequest::default()
     }
 }

@@ -19,7 +19,7 @@ fn request(summarizer: impl Summarizer + 'static, timeout: Duration) -> CompactR
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
-    request.config.block_strategy = Some(Arc::new(strategy));
+    request.policy.compaction.block_strategy = Some(Arc::new(strategy));
     request
 }
 

@@ -47,7 +47,7 @@ fn a_process_that_compacts() {
     };
     let store = keyed::open(file).unwrap();
     let mut request = forced();
-    request.config.block_strategy = Some(Arc::new(Hangs));
+    request.policy.compaction.block_strategy = Some(Arc::new(Hangs));
     compact_session_loops(&store, &SessionId::new("s").unwrap(), &request).unwrap();
 }
 

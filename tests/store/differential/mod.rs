@@ -16,8 +16,8 @@ use loopstore::extend::active_blocks::{self, View};
 use loopstore::extend::{self as store, append, session};
 use loopstore::model::*;
 use loopstore::{
-    BuildOptions, CompactRequest, PinRef, PinRequest, SqliteStore, build_context_from_session,
-    compact_session_loops,
+    BuildOptions, CompactRequest, PinRef, PinRequest, Policy, SqliteStore,
+    build_context_from_session, compact_session_loops,
 };
 use loopstore_admin::retention::set_protected;
 use reference::build::build;
@@ -126,13 +126,15 @@ impl Twin {
         }
         let attempt = reference_run::compact(&mut self.model, at, config, force);
         let request = CompactRequest {
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens: config.max_context_tokens,
+                    system_prompt_tokens: config.system_tokens,
+                    ..ContextConfig::default()
+                },
+                store_config(config),
+            ),
             leaf: Some(Self::loop_id(at)),
-            config: store_config(config),
-            window: ContextConfig {
-                max_context_tokens: config.max_context_tokens,
-                system_prompt_tokens: config.system_tokens,
-                ..ContextConfig::default()
-            },
             trigger: if force {
                 loopstore::CompactTrigger::Force
             } else {

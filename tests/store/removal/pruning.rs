@@ -168,8 +168,8 @@ fn only_messages_and_a_new_branch_keep_an_old_session() {
                 trigger: CompactTrigger::Force,
                 ..CompactRequest::default()
             };
-            request.config.keep_recent = KeepRecent::Turns(1);
-            request.config.max_summary_tokens = 50;
+            request.policy.compaction.keep_recent = KeepRecent::Turns(1);
+            request.policy.compaction.max_summary_tokens = 50;
             let report = compact_session_loops(store, id, &request).unwrap();
             assert!(report.run.is_some(), "{report:?}");
         }),

@@ -3,7 +3,9 @@
 
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
 use loopstore::search::{SearchQuery, search};
-use loopstore::{CompactRequest, CompactTrigger, KeepRecent, SqliteStore, compact_session_loops};
+use loopstore::{
+    CompactRequest, CompactTrigger, KeepRecent, Policy, SqliteStore, compact_session_loops,
+};
 
 use crate::search::reference::{Everything, Term, Wanted, words};
 use crate::support::amount::amount;
@@ -84,18 +86,20 @@ fn compact_skipping(history: &History<'_>, at: usize, random: &mut Random) {
         count => CompactionScope::FixedCount(count as usize),
     };
     let request = CompactRequest {
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: 200 + 400 * random.below(5),
+                ..ContextConfig::default()
+            },
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: KeepRecent::Turns(1),
+                older_loops: OlderLoops::Skip,
+                compaction_scope: scope,
+                ..CompactionConfig::default()
+            },
+        ),
         leaf: Some(loop_id(at)),
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(1),
-            older_loops: OlderLoops::Skip,
-            compaction_scope: scope,
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens: 200 + 400 * random.below(5),
-            ..ContextConfig::default()
-        },
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };

@@ -11,7 +11,8 @@ use loopstore::extend::context::introduced;
 use loopstore::model::AgentMessage;
 use loopstore::{
     BlockCompactionStrategy, BuildOptions, CompactRequest, CompactTrigger, DefaultBlockCompaction,
-    KeepRecent, SqliteStore, build_context_from_session, compact_session_loops, extend as store,
+    KeepRecent, Policy, SqliteStore, build_context_from_session, compact_session_loops,
+    extend as store,
 };
 
 use crate::support::histories::{History, Random, loop_id};
@@ -73,12 +74,14 @@ impl<'a> Play<'a> {
 
     fn compact(&mut self, at: usize) {
         let request = CompactRequest {
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens: [100, 1000, 100_000][self.random.below(3) as usize],
+                    ..ContextConfig::default()
+                },
+                self.config(),
+            ),
             leaf: Some(loop_id(at)),
-            config: self.config(),
-            window: ContextConfig {
-                max_context_tokens: [100, 1000, 100_000][self.random.below(3) as usize],
-                ..ContextConfig::default()
-            },
             trigger: if self.random.one_in(2) {
                 CompactTrigger::Force
             } else {

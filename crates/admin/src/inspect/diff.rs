@@ -10,7 +10,7 @@ use loopstore::extend::{
     active_blocks::{ActiveBlocks, View},
     leaf_of, moment_of, session_of,
 };
-use loopstore::internal::{Chain, Purpose, build, settings, turn_states};
+use loopstore::internal::{Chain, build, turn_states};
 use loopstore::model::{LoopId, SessionId};
 use serde::Serialize;
 
@@ -199,15 +199,11 @@ impl Side {
             older_loops: self.view.raw.then_some(OlderLoops::Rollup),
             ..BuildOptions::default()
         };
-        let (leaf, view) = (self.leaf.key, self.view);
-        let plain = settings(read, self.leaf.session, leaf, view, &options)?;
-        Chain::load(
+        Chain::load_active(
             read,
-            leaf,
-            view,
-            &plain.config,
-            &plain.window,
-            Purpose::Build,
+            (self.leaf.session, self.leaf.key),
+            self.view,
+            &options,
         )
     }
 

@@ -190,12 +190,15 @@ pub fn a_quote_is_stored_with_its_place_and_its_size(store: &dyn SessionStore) {
     pin(store, session, &PinRequest { of, leaf: None }).unwrap();
     let seq = read(store, |read| Ok(read.pins(row.session)?[0].seq)).unwrap();
     let request = CompactRequest {
+        policy: loopstore::Policy::of(
+            loopstore::ContextConfig::default(),
+            loopstore::CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: KeepRecent::Turns(1),
+                ..loopstore::CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
-        config: loopstore::CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: KeepRecent::Turns(1),
-            ..loopstore::CompactionConfig::default()
-        },
         ..CompactRequest::default()
     };
     let report = compact_session_loops(store, session, &request).unwrap();

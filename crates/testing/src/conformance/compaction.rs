@@ -30,7 +30,7 @@ pub fn a_compaction_cancelled_before_its_commit_leaves_no_block(store: &dyn Data
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
-    request.config.keep_recent = KeepRecent::Turns(2);
+    request.policy.compaction.keep_recent = KeepRecent::Turns(2);
     let cancels = Cancels {
         store,
         flag: request.cancel.clone(),

@@ -156,15 +156,17 @@ pub fn undo_and_redo_turn_it_over_and_repair_compacts_the_originals(store: &Stor
         assert_eq!(chat.context().unwrap().messages, sealed.messages);
 
         let request = CompactRequest {
-            config: CompactionConfig {
-                keep_first_turns: 0,
-                keep_recent: KeepRecent::Turns(1),
-                ..CompactionConfig::default()
-            },
-            window: ContextConfig {
-                max_context_tokens: 400,
-                ..ContextConfig::default()
-            },
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens: 400,
+                    ..ContextConfig::default()
+                },
+                CompactionConfig {
+                    keep_first_turns: 0,
+                    keep_recent: KeepRecent::Turns(1),
+                    ..CompactionConfig::default()
+                },
+            ),
             ..CompactRequest::default()
         };
         let repaired = chat.repair(&request).unwrap();

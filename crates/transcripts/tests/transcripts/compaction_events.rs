@@ -54,8 +54,8 @@ fn a_compaction_of_our_own_is_told_of_and_a_hook_that_panics_keeps_nothing_up() 
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
-    request.hooks.push(Arc::new(Panics));
-    request.hooks.push(recorder.clone());
+    request.policy.hooks.push(Arc::new(Panics));
+    request.policy.hooks.push(recorder.clone());
     let report = chat.compact(&request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed);
     assert_eq!(

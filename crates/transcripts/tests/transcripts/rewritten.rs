@@ -79,10 +79,13 @@ fn repaired(store: &Store, id: &SessionId) -> RepairReport {
 
 fn within(max_context_tokens: u64) -> CompactRequest {
     CompactRequest {
-        window: ContextConfig {
-            max_context_tokens,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens,
+                ..ContextConfig::default()
+            },
+            CompactionConfig::default(),
+        ),
         ..CompactRequest::default()
     }
 }

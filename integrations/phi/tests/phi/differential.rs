@@ -117,11 +117,13 @@ impl<'a> Twin<'a> {
         let session = &mut self.world.session;
         theirs::compact_session_loops(session, &leaf, &strategy, &config, WIDE, None).await;
         let request = CompactRequest {
-            config: own_config(&config),
-            window: ContextConfig {
-                max_context_tokens: WIDE as u64,
-                ..ContextConfig::default()
-            },
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens: WIDE as u64,
+                    ..ContextConfig::default()
+                },
+                own_config(&config),
+            ),
             trigger: CompactTrigger::Force,
             ..CompactRequest::default()
         };

@@ -34,13 +34,16 @@ async fn compacted(
     let sessions = PhiSessionStore::new(store.clone());
     sessions.save(&world.session).await.unwrap();
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(3),
-            max_summary_tokens: 200,
-            block_strategy: Some(strategy),
-            ..CompactionConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: KeepRecent::Turns(3),
+                max_summary_tokens: 200,
+                block_strategy: Some(strategy),
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
@@ -119,12 +122,15 @@ fn a_strategy_that_waits_is_waited_for_also_within_a_runtime() {
         let sessions = PhiSessionStore::new(store.clone());
         sessions.save(&world.session).await.unwrap();
         let request = CompactRequest {
-            config: CompactionConfig {
-                max_summary_tokens: 200,
-                keep_recent: KeepRecent::Turns(3),
-                block_strategy: Some(Arc::new(FromPhi::new("late", Arc::new(Late)))),
-                ..CompactionConfig::default()
-            },
+            policy: Policy::of(
+                ContextConfig::default(),
+                CompactionConfig {
+                    max_summary_tokens: 200,
+                    keep_recent: KeepRecent::Turns(3),
+                    block_strategy: Some(Arc::new(FromPhi::new("late", Arc::new(Late)))),
+                    ..CompactionConfig::default()
+                },
+            ),
             trigger: CompactTrigger::Force,
             ..CompactRequest::default()
         };
@@ -151,12 +157,15 @@ fn a_strategy_that_panics_fails_its_run_and_nothing_else() {
             .await
             .unwrap();
         let request = CompactRequest {
-            config: CompactionConfig {
-                max_summary_tokens: 7,
-                keep_recent: KeepRecent::Turns(3),
-                block_strategy: Some(Arc::new(FromPhi::new("late", Arc::new(Late)))),
-                ..CompactionConfig::default()
-            },
+            policy: Policy::of(
+                ContextConfig::default(),
+                CompactionConfig {
+                    max_summary_tokens: 7,
+                    keep_recent: KeepRecent::Turns(3),
+                    block_strategy: Some(Arc::new(FromPhi::new("late", Arc::new(Late)))),
+                    ..CompactionConfig::default()
+                },
+            ),
             trigger: CompactTrigger::Force,
             ..CompactRequest::default()
         };

@@ -9,7 +9,7 @@ use loopstore::extend::{
     lease,
     scan::StoreScan,
 };
-use loopstore::internal::{Chain, Purpose, settings};
+use loopstore::internal::Chain;
 use loopstore::model::{LoopId, SessionId, Time};
 use loopstore_model::clock::now;
 
@@ -210,9 +210,8 @@ fn shown(read: &dyn StoreRead, session: SessionKey) -> StoreResult<HashSet<LoopK
             continue;
         }
         let view = View::default();
-        let plan = settings(read, session, row.key, view, &BuildOptions::default())?;
-        let (config, window) = (&plan.config, &plan.window);
-        let chain = Chain::load(read, row.key, view, config, window, Purpose::Build)?;
+        let keys = (session, row.key);
+        let chain = Chain::load_active(read, keys, view, &BuildOptions::default())?;
         let links = chain.links.iter().skip(chain.start);
         let links = links.filter(|link| shows_originals(link));
         shown.extend(links.map(|link| link.row.key));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use insta::assert_snapshot;
-use loopstore::compact::Hooks;
 use loopstore::*;
 use serde_json::json;
 
@@ -22,13 +21,11 @@ impl CompactionHook for No {
 
 /// Runs a compaction that a hook vetoes.
 fn vetoed(stage: &Stage) {
-    let mut hooks = Hooks::default();
-    hooks.push(Arc::new(No));
-    let request = CompactRequest {
+    let mut request = CompactRequest {
         trigger: CompactTrigger::Force,
-        hooks,
         ..CompactRequest::default()
     };
+    request.policy.hooks.push(Arc::new(No));
     let session = SessionId::new("work").unwrap();
     compact_session_loops(&stage.store(), &session, &request).unwrap();
 }

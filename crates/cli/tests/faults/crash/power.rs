@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use Step::*;
 use loopstore::compact::FlipRequest;
 use loopstore::extend::session::{create_loop, create_session};
-use loopstore::{extend as store, *};
+use loopstore::{CompactionConfig, ContextConfig, Policy, extend as store, *};
 use loopstore_admin::backup::backup;
 use loopstore_admin::retention::{EraseRequest, erase};
 use loopstore_transcripts::{ImportOptions, import_paths};
@@ -373,12 +373,15 @@ fn a_disk_that_forgets_what_it_synced_is_found_out() {
 /// Runs one attempt with a narrow policy. Returns its outcome.
 pub fn compact(store: &SqliteStore) -> Result<String, StoreError> {
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(1),
-            max_summary_tokens: 60,
-            ..CompactionConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: KeepRecent::Turns(1),
+                max_summary_tokens: 60,
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };

@@ -6,8 +6,8 @@ mod formats;
 use loopstore::compact::CompactOutcome;
 use loopstore::extend::compaction::{DigestInput, digest_of, document_work};
 use loopstore::{
-    CompactRequest, CompactionConfig, CompactionPolicy, CompactionScope, HeuristicTokenCounter,
-    KeepRecent, Message, Placed, Role, SessionHandle, Store,
+    CompactRequest, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
+    HeuristicTokenCounter, KeepRecent, Message, Placed, Policy, Role, SessionHandle, Store,
 };
 use loopstore_transcripts::{ImportOptions, import_paths, importers};
 
@@ -170,7 +170,7 @@ fn compacted(session: &SessionHandle, nth: usize) -> Vec<String> {
         ..CompactionConfig::default()
     };
     let request = CompactRequest {
-        config,
+        policy: Policy::of(ContextConfig::default(), config),
         ..CompactRequest::default()
     };
     let report = session.compact(&request).unwrap();

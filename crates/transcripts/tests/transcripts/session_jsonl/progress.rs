@@ -94,12 +94,15 @@ fn a_run_that_the_newer_file_does_not_know_is_refused() {
     let compacted = exported(&store, &history.session);
     // The other database adds a run, this one adds two turns.
     let request = loopstore::CompactRequest {
+        policy: loopstore::Policy::of(
+            loopstore::ContextConfig::default(),
+            loopstore::CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: loopstore::KeepRecent::Turns(2),
+                ..loopstore::CompactionConfig::default()
+            },
+        ),
         trigger: loopstore::CompactTrigger::Force,
-        config: loopstore::CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: loopstore::KeepRecent::Turns(2),
-            ..loopstore::CompactionConfig::default()
-        },
         ..loopstore::CompactRequest::default()
     };
     loopstore::compact_session_loops(&other, &history.session, &request).unwrap();

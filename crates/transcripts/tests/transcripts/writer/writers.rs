@@ -25,13 +25,16 @@ fn with_notes() -> Vec<Step> {
 fn compacted_by_us() -> SqliteStore {
     let store = imported(&with_notes());
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: KeepRecent::Turns(1),
-            compaction_scope: CompactionScope::FixedCount(0),
-            block_strategy: Some(Arc::new(DefaultBlockCompaction)),
-            ..CompactionConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: KeepRecent::Turns(1),
+                compaction_scope: CompactionScope::FixedCount(0),
+                block_strategy: Some(Arc::new(DefaultBlockCompaction)),
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
