@@ -1,11 +1,11 @@
-//! The file of settings and the model that `compact` and `context` take.
+//! The file of settings and the model for `compact` and `context`.
 
 use std::path::PathBuf;
 
 use loopstore::Settings;
 use loopstore_terminal::CliError;
 
-/// The file where no option names one.
+/// The file if no option names one.
 const ENV: &str = "LOOPSTORE_CONFIG";
 
 #[derive(clap::Args)]

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::sql;
 
-/// The window of the story: its session is a little too long for it.
+/// The window of the demonstration, slightly too small for its session.
 const WINDOW: u64 = 64_000;
 
 /// The number of lines shown of the context and of a document.
@@ -77,7 +77,7 @@ impl From<Context> for ShownContext {
     }
 }
 
-/// Plays the story and prints it.
+/// Runs the demonstration and prints it.
 pub fn run(app: &mut App, args: &DemoArgs) -> Result<Done, CliError> {
     let store = open(app, args)?;
     let story = play(&store, args)?;
@@ -209,7 +209,7 @@ fn next(kept: Option<&Path>) -> Vec<String> {
     lines
 }
 
-/// Returns the document in lines that a screen takes.
+/// Returns the document in lines that fit on a screen.
 fn shown_document(document: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in document.lines().map(text::clean) {
@@ -229,7 +229,7 @@ fn shown_document(document: &str) -> Vec<String> {
     lines
 }
 
-/// Returns the end of a line: after the last blank that fits, or within a word that fills the line.
+/// Returns the end of a line: after the last space that fits, or within a word that fills the line.
 fn end_of_line(line: &str) -> usize {
     let Some((most, _)) = line.char_indices().nth(LINE_CHARS) else {
         return line.len();
@@ -240,7 +240,7 @@ fn end_of_line(line: &str) -> usize {
         .unwrap_or(most)
 }
 
-/// Returns the first messages of a context, a line each.
+/// Returns the first messages of a context, one per line.
 fn first_lines(context: &Context) -> Vec<String> {
     let first = context.messages.iter().take(FIRST_MESSAGES);
     let mut lines: Vec<String> = first
@@ -257,7 +257,7 @@ fn first_lines(context: &Context) -> Vec<String> {
     lines
 }
 
-/// Returns the document that stands for the second loop.
+/// Returns the document that replaces the second loop.
 fn document(context: &Context) -> String {
     let mut at = 0;
     for part in &context.parts {

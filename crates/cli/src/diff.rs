@@ -32,7 +32,7 @@ pub struct DiffArgs {
     text: bool,
 }
 
-/// A context as it is given.
+/// A context in the form of an argument.
 #[derive(Clone)]
 enum GivenContext {
     Raw,
@@ -109,7 +109,7 @@ fn colour(state: Option<TurnState>) -> Option<AnsiColor> {
     })
 }
 
-/// Prints what differs in the text of the contexts, with three lines around.
+/// Prints the differences between the texts of the contexts, each with three lines of context.
 fn print_lines(app: &mut App, diff: &ContextDiff, of: &[Context; 2]) -> Result<(), CliError> {
     let [before, after] = [lines_of(&of[0])?, lines_of(&of[1])?];
     let lines = TextDiff::from_lines(&before, &after);

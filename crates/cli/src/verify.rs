@@ -10,7 +10,7 @@ use loopstore_verify::{Checked, Head, VerifyReport, take_head, verify, verify_ag
 use serde::Serialize;
 use serde_json::json;
 
-/// The most problems that are listed.
+/// The maximum number of problems in the list.
 const LISTED: usize = 50;
 
 /// Check the integrity of the database: every digest, total and reference
@@ -80,7 +80,7 @@ pub fn run(app: &mut App, args: &VerifyArgs) -> Result<Done, CliError> {
     }
 }
 
-/// Reads the key of heads, but for the end of its line.
+/// Reads the key of heads, without its line ending.
 fn key_in(file: &Path) -> Result<Vec<u8>, CliError> {
     let mut key = std::fs::read(file)
         .map_err(|error| CliError::Usage(format!("cannot read {}: {error}", file.display())))?;

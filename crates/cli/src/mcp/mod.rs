@@ -47,7 +47,7 @@ pub struct McpArgs {
 }
 
 impl McpArgs {
-    /// Returns the tools: those that read, and those that are allowed.
+    /// Returns the available tools: those that read, and the allowed ones that write.
     fn tools(&self) -> Vec<&'static ToolSpec> {
         let is_allowed = |tool: &WritingTool| self.allow.contains(tool);
         let writing = WritingTool::value_variants()
@@ -101,14 +101,14 @@ fn failed(error: impl std::error::Error + 'static) -> CliError {
     CliError::Failed(Box::new(error))
 }
 
-/// Returns the format of the transcripts of an agent, by the name that its client gives.
+/// Returns the format of an agent's transcripts, by the name of its client.
 fn agent_of(client: &str) -> Option<&'static str> {
     let client = client.to_ascii_lowercase();
     let known = ["claude-code", "codex", "opencode", "gemini"];
     known.into_iter().find(|agent| client.contains(agent))
 }
 
-/// The database that is served, the sessions of it, and the tools.
+/// The database that is served, its sessions, and the tools.
 struct Served {
     store: Box<dyn Database>,
     lookup: Lookup,
@@ -119,7 +119,7 @@ struct Served {
 struct ToolServer(Arc<Served>);
 
 impl ToolServer {
-    /// Answers a call on a thread on which a store may wait for its server.
+    /// Answers a call on a thread on which a store may block.
     async fn answer(
         &self,
         tool: &'static ToolSpec,
@@ -185,7 +185,7 @@ impl ServerHandler for ToolServer {
             return Err(ErrorData::invalid_params(detail, None));
         };
         let given = request.arguments.unwrap_or_default();
-        // An error of the model goes back to it, so that it can try again.
+        // An error of the model is returned to it, so that it can try again.
         let client = context.peer.peer_info();
         let agent = client.and_then(|client| agent_of(&client.client_info.name));
         let result = match self.answer(tool, agent, given).await {

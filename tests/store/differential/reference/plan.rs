@@ -14,12 +14,12 @@ use super::types::*;
 pub fn plan(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> RefPlan {
     let s = &seen(s, config);
     let ground = if force { originals(s) } else { s.clone() };
-    let (mut kept, mut first_in_scope) = settle(s, leaf, config, force, false);
+    let (mut kept, mut first_in_scope) = fit_layout(s, leaf, config, force, false);
     let rollup = rollup(&ground, leaf, config, &kept[..first_in_scope]);
     let older = &kept[base(&ground, leaf)..first_in_scope];
     if rollup.is_none() && older.iter().any(|k| k.turns > 0) {
         // The loops before the scope stay, with the calls in them.
-        (kept, first_in_scope) = settle(s, leaf, config, force, true);
+        (kept, first_in_scope) = fit_layout(s, leaf, config, force, true);
     }
     let generation =
         |k: &RefKept| in_force(s, leaf, k.loop_ix).map(|(_, b)| (k.loop_ix, b.generation));
@@ -88,7 +88,7 @@ fn rollup(
 
 /// Grows what the window keeps until no pair is parted and every replacement is smaller than what
 /// it replaces; returns that and the place of the first loop in scope.
-fn settle(
+fn fit_layout(
     s: &RefSession,
     leaf: usize,
     config: &RefConfig,
