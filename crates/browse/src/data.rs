@@ -1,4 +1,4 @@
-//! Reads from the store what a screen shows, when it is shown.
+//! Reads the content of a screen from the store when the screen is shown.
 //!
 //! The database is open for reading. An undo or redo opens it for writing and closes it again.
 
@@ -18,10 +18,10 @@ use super::lists::{Hit, Run, SessionItem};
 use super::state::{FlipAction, ReadOutcome, Want};
 use super::{loops, turns};
 
-/// Hits that are read at once.
+/// The number of hits in a page.
 const HITS: usize = 50;
 
-/// Opens the database, for writing if that is asked for.
+/// Opens the database, for writing if the argument is true.
 pub type OpenDatabase<'a> = dyn Fn(bool) -> Result<Box<dyn Database>, OpenError> + 'a;
 
 /// The database.
@@ -38,7 +38,7 @@ impl<'a> Data<'a> {
         Ok(Self { open, store })
     }
 
-    /// The database, open for reading.
+    /// Returns the database, open for reading.
     pub fn store(&mut self) -> Result<&dyn Database, CliError> {
         let store = match self.store.take() {
             Some(store) => store,
@@ -47,7 +47,7 @@ impl<'a> Data<'a> {
         Ok(&**self.store.insert(store))
     }
 
-    /// Reads what is wanted, or does what was confirmed.
+    /// Reads the requested content, or performs the confirmed undo or redo.
     pub fn read(&mut self, want: &Want) -> Result<ReadOutcome, CliError> {
         if let Want::Flip(flip) = want {
             return self.flip(flip);
@@ -78,7 +78,7 @@ impl<'a> Data<'a> {
     }
 
     fn flip(&mut self, flip: &FlipAction) -> Result<ReadOutcome, CliError> {
-        // One connection at a time: what one closes must not take the locks of the other.
+        // One connection at a time: closing one must not release the locks of the other.
         self.store = None;
         let store = (self.open)(true)?;
         let request = FlipRequest {

@@ -1,4 +1,4 @@
-//! The lists: sessions, compactions, and what a search found.
+//! The lists: sessions, compactions, and search results.
 
 use loopstore::{LoopId, SessionId, Snippet};
 
@@ -24,13 +24,13 @@ pub struct Sessions {
     /// `None` until read.
     pub rows: Option<Vec<SessionItem>>,
     pub filter: String,
-    /// The rows that the filter leaves.
+    /// The rows that match the filter.
     pub shown: Vec<usize>,
     pub cursor: Cursor,
 }
 
 impl Sessions {
-    /// Rows for the list, below its heading.
+    /// Returns the number of rows for the list, below its heading.
     pub fn height(room: ScreenSize) -> usize {
         room.height.saturating_sub(1)
     }
@@ -45,7 +45,7 @@ impl Sessions {
         self.filter(&text);
     }
 
-    /// Leaves the sessions whose id, title and project have all of these words.
+    /// Keeps the sessions whose id, title and project contain all of these words.
     pub fn filter(&mut self, text: &str) {
         self.filter = text.to_owned();
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
@@ -60,7 +60,7 @@ impl Sessions {
             .collect();
     }
 
-    /// The session that is chosen.
+    /// Returns the selected session.
     pub fn chosen(&self) -> Option<&SessionItem> {
         let at = self.shown.get(self.cursor.at)?;
         self.rows.as_ref()?.get(*at)
@@ -87,11 +87,11 @@ impl Sessions {
 #[derive(Clone, Debug)]
 pub struct Run {
     pub id: String,
-    /// The loop that it was made on.
+    /// The loop from which it was made.
     pub loop_id: Option<LoopId>,
     pub started: String,
     pub strategy: String,
-    /// `active`, `undone`, or how it ended.
+    /// `active`, `undone`, or the outcome.
     pub state: String,
     pub before: Option<i64>,
     pub after: Option<i64>,
@@ -117,7 +117,7 @@ impl Runs {
         }
     }
 
-    /// Rows for the list and, below a line, for the details of the chosen one.
+    /// Returns the number of rows for the list and, below a line, for the details of the selected run.
     pub fn heights(room: ScreenSize) -> (usize, usize) {
         let all = room.height.saturating_sub(1);
         match all {
@@ -135,7 +135,7 @@ impl Runs {
         self.cursor.settle(count, Self::heights(room).0);
     }
 
-    /// The run that is chosen.
+    /// Returns the selected run.
     pub fn chosen(&self) -> Option<&Run> {
         self.rows.as_ref()?.get(self.cursor.at)
     }
@@ -165,7 +165,7 @@ impl Runs {
     }
 }
 
-/// A message that a search found.
+/// A hit of a search.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub session: SessionId,
@@ -178,7 +178,7 @@ pub struct Hit {
     pub snippet: Snippet,
 }
 
-/// The hits of a search, the best first.
+/// The hits of a search, in the order of the ranking.
 #[derive(Debug)]
 pub struct Hits {
     pub session: Option<SessionId>,
@@ -200,7 +200,7 @@ impl Hits {
         }
     }
 
-    /// Hits that are seen at once, two rows each.
+    /// Returns the number of visible hits, which take two rows each.
     pub fn height(room: ScreenSize) -> usize {
         (room.height.saturating_sub(1) / 2).max(1)
     }
@@ -209,7 +209,7 @@ impl Hits {
         self.cursor.settle(self.rows.len(), Self::height(room));
     }
 
-    /// More hits are read when the last is reached.
+    /// Returns a request for more hits if the last one is selected.
     pub fn wants(&self) -> Option<Want> {
         let offset = self
             .next
@@ -222,7 +222,7 @@ impl Hits {
     }
 
     pub fn take(&mut self, hits: Vec<Hit>, next: Option<usize>) {
-        // A page without hits would be asked for for ever.
+        // Otherwise a page without hits would be requested forever.
         self.next = next.filter(|_| !hits.is_empty());
         self.rows.extend(hits);
     }

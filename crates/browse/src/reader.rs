@@ -1,4 +1,4 @@
-//! A turn verbatim, beside its form in the context.
+//! A turn as recorded, next to its form in the context.
 
 use loopstore::context::TurnState;
 use loopstore::{LoopId, SessionId};
@@ -14,7 +14,7 @@ pub struct Both {
     pub state: Option<TurnState>,
     /// The block that covers the turn.
     pub about: String,
-    /// The text that the context shows, if it is not the turn as recorded.
+    /// The text in the context, if it differs from the recorded turn.
     pub shown: Option<Pane>,
     pub originals: Pane,
 }
@@ -23,15 +23,15 @@ pub struct Both {
 #[derive(Debug)]
 pub struct TextReader {
     pub session: SessionId,
-    /// The loop whose context is looked at.
+    /// The loop whose context is shown.
     pub leaf: LoopId,
     pub loop_id: LoopId,
     pub turn: u32,
-    /// Turns of the loop.
+    /// The number of turns of the loop.
     pub turns: u32,
     /// `None` until read.
     pub both: Option<Both>,
-    /// True if the keys move the originals.
+    /// True if the keys scroll the originals.
     pub in_originals: bool,
 }
 
@@ -48,7 +48,7 @@ impl TextReader {
         }
     }
 
-    /// Columns of one pane, and rows below two headings.
+    /// Returns the columns of one pane, and its rows below two headings.
     pub fn pane(room: ScreenSize, has_two: bool) -> (usize, usize) {
         let width = match room.is_wide() && has_two {
             true => (room.width - 3) / 2,

@@ -1,7 +1,7 @@
 //! Copies of threads.
 //!
-//! The history of the session is repeated in its copy, in the same order: so a compaction applies where
-//! and when it applied, an undo undoes it, and a context as of an earlier point is the same.
+//! The history of the session is repeated in its copy, in the same order. So a compaction applies to the same loops at
+//! the same time, an undo undoes it, and a context as of an earlier point is the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};

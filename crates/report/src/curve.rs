@@ -96,7 +96,7 @@ fn moments(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Vec<TurnEnd
     Ok(moments)
 }
 
-/// A run, as far as the sizes of contexts depend on it.
+/// The fields of a run on which the sizes of contexts depend.
 struct Committed {
     key: RunKey,
     point: Point,
@@ -151,7 +151,7 @@ struct CurveWalk<'a> {
     links: &'a [ChainLink],
     breaks: Vec<Tick>,
     settled: Tick,
-    /// The turn before, the size of its context, and true if turns only add to it.
+    /// The previous turn, the size of its context, and true if later turns only add to it.
     before: Option<(Tick, usize, u64, u64, bool)>,
 }
 

@@ -173,7 +173,7 @@ pub fn within(
     let mut given = most.saturating_sub(around);
     loop {
         let text = make(Some(given)).map_err(|error| match error {
-            // The texts around the answer take the rest.
+            // The texts around the answer use the rest.
             SearchError::TooFewTokens { needed, .. } => SearchError::TooFewTokens {
                 needed: needed.saturating_add(around.max(most - given)),
                 given: most,

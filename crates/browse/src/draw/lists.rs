@@ -7,7 +7,7 @@ use super::super::lists::{Hit, Hits, Run, Runs, Sessions};
 use super::super::state::ScreenSize;
 use super::Pen;
 
-/// Returns a text at the left of a column, cut or filled to its width.
+/// Returns a text aligned left in a column, truncated or padded to its width.
 fn left(text: &str, width: usize) -> String {
     let text = text::fit(&text::line(text), width).into_owned();
     let free = width.saturating_sub(text::columns(&text));
@@ -17,8 +17,8 @@ fn left(text: &str, width: usize) -> String {
 /// The width of the column of projects.
 const PROJECT: usize = 16;
 
-/// The columns of a list of some width. On a narrow screen the project is left out first, then last active, turns and
-/// loops.
+/// The columns of a list of some width. On a narrow screen the project is left out first, then the last activity, turns
+/// and loops.
 struct ColumnWidths {
     project: bool,
     loops: bool,
@@ -61,7 +61,7 @@ impl ColumnWidths {
     }
 }
 
-/// The sessions.
+/// Draws the sessions.
 pub(super) fn sessions(pen: &mut Pen<'_, '_>, screen: &Sessions, room: ScreenSize) {
     let columns = ColumnWidths::of(room.width);
     let heads = [
@@ -120,7 +120,7 @@ fn tone_of(run: &Run) -> Tone {
     }
 }
 
-/// The compactions, and the details of the chosen one.
+/// Draws the compactions, and the details of the selected one.
 pub(super) fn runs(pen: &mut Pen<'_, '_>, screen: &Runs, room: ScreenSize) {
     let heads = ["STARTED", "STRATEGY", "STATE", "BEFORE", "AFTER"];
     pen.text(0, &run_line(heads, room.width), Tone::Head);

@@ -11,7 +11,7 @@ use super::super::session::{Focus, InSession, LoopItem, Node, TreeRow, TurnItem}
 use super::super::state::ScreenSize;
 use super::Pen;
 
-/// The word and the sign for what became of a turn.
+/// Returns the word and the sign for the state of a turn.
 fn fate(state: Option<TurnState>) -> (&'static str, &'static str) {
     use Disposition as D;
     match state {
@@ -26,7 +26,7 @@ fn fate(state: Option<TurnState>) -> (&'static str, &'static str) {
     }
 }
 
-/// The tree of loops, and the turns of the chosen one.
+/// Draws the tree of loops, and the turns of the selected loop.
 pub(super) fn session(pen: &mut Pen<'_, '_>, screen: &InSession, room: ScreenSize) {
     pen.text(0, &head(screen), Tone::Plain);
     pen.area.y += 1;
@@ -43,7 +43,7 @@ pub(super) fn session(pen: &mut Pen<'_, '_>, screen: &InSession, room: ScreenSiz
     turns(&mut pen.columns(width + 1, rest), screen, room);
 }
 
-/// Draws the size of the leaf's context, and the title.
+/// Returns the line with the size of the leaf's context, and the title.
 fn head(screen: &InSession) -> String {
     let seen = screen.seen.as_ref();
     let tokens = seen.and_then(|seen| Some((seen, seen.tokens?)));
@@ -78,7 +78,7 @@ fn tree(pen: &mut Pen<'_, '_>, screen: &InSession, room: ScreenSize) {
     for (at, row) in shown.take(InSession::height(room)) {
         let is_chosen = at == screen.in_tree.at;
         let place = 1 + at - screen.in_tree.top;
-        // Deeper than this nothing of the loop itself would be seen.
+        // A deeper indent would leave no room for the loop itself.
         let indent = "│ ".repeat(row.depth.min(pen.width() / 6));
         let (text, tone) = node(screen, row);
         pen.put(place, &[(&indent, Tone::Faint), (&text, tone)], is_chosen);
@@ -92,7 +92,7 @@ fn node(screen: &InSession, row: &TreeRow) -> (String, Tone) {
     }
 }
 
-/// Leaves both ends of a long id: ids made in one minute begin alike.
+/// Shortens a long id in the middle, since ids that were made in one minute begin alike.
 fn short(id: &str) -> String {
     let id = text::line(id);
     let length = id.chars().count();
@@ -183,7 +183,7 @@ fn turn(pen: &mut Pen<'_, '_>, row: usize, screen: &InSession, line: &TurnItem, 
     pen.put(row, &pieces, chosen);
 }
 
-/// A turn verbatim, beside its form in the context.
+/// Draws a turn as recorded, next to its form in the context.
 pub(super) fn reader(pen: &mut Pen<'_, '_>, screen: &TextReader, room: ScreenSize) {
     let Some(both) = &screen.both else { return };
     let (word, _) = fate(both.state);

@@ -49,7 +49,7 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(STRATEGIES.map(EvalStrategy::name))
 }
 
-/// More than nothing, at most all.
+/// A share greater than 0 and at most 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Share(f64);
 
@@ -68,7 +68,7 @@ impl FromStr for Share {
     }
 }
 
-/// Returns the shares, each once, the smallest first.
+/// Returns the distinct shares, the smallest first.
 fn shares(given: &[Share]) -> Vec<f64> {
     let mut shares = distinct(given.iter().map(|share| share.0));
     shares.sort_by(f64::total_cmp);

@@ -16,7 +16,7 @@ use super::{LostFact, StateCount, StateCounts};
 pub struct StateFacts {
     files: Vec<FileFact>,
     plan: Vec<PlanItem>,
-    /// Commands that failed, and whether they passed later.
+    /// Commands that failed, each with true if it passed later.
     failures: Vec<(String, bool)>,
     /// Failures of other calls. A context need not state them, but what it states must be true.
     other_failures: Vec<(String, bool)>,
@@ -152,7 +152,7 @@ impl StateFacts {
     }
 }
 
-/// Returns the files that were changed, with the last thing done to each.
+/// Returns the changed files, each with its last change.
 fn changed(files: &[FileWork]) -> Vec<FileFact> {
     let paths: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let change = |file: &FileWork| {
@@ -167,8 +167,8 @@ fn changed(files: &[FileWork]) -> Vec<FileFact> {
     files.iter().filter_map(change).collect()
 }
 
-/// Returns the shortest end of a path, in whole parts, that no other path has. A single word without a dot
-/// (`test`) could be any word: its folder belongs to it.
+/// Returns the shortest suffix of a path, in whole parts, that no other path has. A single word without a dot (`test`)
+/// could be any word, so its folder is included.
 fn unambiguous_end(path: &str, all: &HashSet<&str>) -> String {
     let starts = path.rmatch_indices('/').map(|(at, _)| at + 1);
     for start in starts {

@@ -1,20 +1,20 @@
-//! The test whether a context states a fact, by the words that texts of every kind use for it.
+//! Decides whether a context states a fact, by the words that all kinds of texts use for it.
 
 use std::collections::HashSet;
 
 use loopstore::extend::compaction::{FileAct, PlanItem, PlanState};
 use loopstore::extend::search::content_words;
 
-/// So many characters of a command name it: documents cut long ones.
+/// The number of characters that identify a command, since documents truncate long ones.
 const COMMAND_CHARS: usize = 60;
 
-/// A context, ready to be searched.
+/// A context prepared for searching.
 pub(super) struct StatedText {
     lines: Vec<StatedLine>,
     words: HashSet<String>,
 }
 
-/// A line of it, with single spaces.
+/// A line of a context, with single spaces.
 pub(super) struct StatedLine {
     text: String,
     /// The line in lower case.
@@ -58,8 +58,8 @@ impl StatedText {
         })
     }
 
-    /// True if a line names a command and says how it stands with it. An error in the line may speak of what
-    /// passed beside it: words that say outright that it is open decide.
+    /// True if a line names a command and states its outcome. An error in the line may mention other tests that passed,
+    /// so words that explicitly say that the failure is open are decisive.
     pub(super) fn says_failure(&self, command: &str, passed: bool) -> bool {
         const PASSED: [&str; 8] = [
             "pass", "succe", "resolved", "fixed", "mended", "works", "green", " ok",
@@ -81,7 +81,7 @@ impl StatedText {
         })
     }
 
-    /// True if a line names a call that still runs.
+    /// True if a line states that a call is still running.
     pub(super) fn says_running(&self, call: &str) -> bool {
         let call = beginning(call);
         self.lines.iter().any(|line| line.text.contains(&call))
@@ -89,7 +89,7 @@ impl StatedText {
 }
 
 impl StatedLine {
-    /// True if it says that this was done to a file.
+    /// True if a line states this change of a file.
     pub(super) fn says_change(&self, act: &FileAct) -> bool {
         let words: &[&str] = match act {
             FileAct::Created => &["creat", "new", "add", "writ", "wrote"],
@@ -113,7 +113,7 @@ fn beginning(command: &str) -> String {
     spaced(command).chars().take(COMMAND_CHARS).collect()
 }
 
-/// True if a line contains a path with this end, and not the beginning of a longer one.
+/// True if a line contains a path with this suffix that does not continue.
 fn has_path(line: &str, end: &str) -> bool {
     line.match_indices(end).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -154,7 +154,7 @@ const STATES: [(&str, PlanState); 18] = [
     ("[-]", PlanState::Cancelled),
 ];
 
-/// Returns the states that a line names, with where.
+/// Returns the states that a line names, with their positions.
 fn states(line: &str) -> impl Iterator<Item = (usize, usize, PlanState)> {
     STATES.iter().flat_map(move |(word, state)| {
         let places = line.match_indices(word);
@@ -162,7 +162,7 @@ fn states(line: &str) -> impl Iterator<Item = (usize, usize, PlanState)> {
     })
 }
 
-/// Returns the state named nearest to a part of a line, in it or beside it.
+/// Returns the state nearest to a part of a line, within it or around it.
 fn nearest_state(line: &str, from: usize, to: usize) -> Option<PlanState> {
     let outside = states(line).filter(|(begin, end, _)| *end <= from || *begin >= to);
     let distance = |(begin, end, _): &(usize, usize, PlanState)| match *end <= from {
@@ -228,7 +228,7 @@ mod tests {
         assert!(context.says_failure("make it", false));
         assert!(!context.says_failure("make it", true));
         assert!(!context.says_failure("make other", false));
-        // The words of the command itself say nothing.
+        // The words of the command itself do not count.
         assert!(!StatedText::new("ran `test --fail-fast`").says_failure("test --fail-fast", false));
     }
 
