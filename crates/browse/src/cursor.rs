@@ -26,7 +26,7 @@ impl Cursor {
             KeyPress::End | KeyPress::Char('G') => usize::MAX,
             _ => return false,
         };
-        self.settle(count, height);
+        self.clamp(count, height);
         true
     }
 
@@ -34,11 +34,11 @@ impl Cursor {
     pub fn jump(&mut self, at: usize, count: usize, height: usize) {
         self.at = at;
         self.top = at.saturating_sub(height / 2);
-        self.settle(count, height);
+        self.clamp(count, height);
     }
 
     /// Limits both positions to the list, and scrolls the selected row into view.
-    pub fn settle(&mut self, count: usize, height: usize) {
+    pub fn clamp(&mut self, count: usize, height: usize) {
         let height = height.max(1);
         self.at = self.at.min(count.saturating_sub(1));
         self.top = self.top.min(count.saturating_sub(height)).min(self.at);
@@ -156,7 +156,7 @@ mod tests {
         }
         assert!(!cursor.press(KeyPress::Tab, 10, 3));
         cursor.jump(9, 10, 4);
-        cursor.settle(2, 4);
+        cursor.clamp(2, 4);
         assert_eq!(cursor, Cursor { at: 1, top: 0 });
         cursor.press(KeyPress::End, 0, 0);
         assert_eq!(cursor, Cursor::default());

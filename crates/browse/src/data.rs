@@ -15,7 +15,7 @@ use loopstore_terminal::{CliError, text};
 
 use super::cursor::{Pane, Tone};
 use super::lists::{Hit, Run, SessionItem};
-use super::state::{FlipAction, ReadOutcome, Want};
+use super::state::{ContentRequest, FlipAction, ReadOutcome};
 use super::{loops, turns};
 
 /// The number of hits in a page.
@@ -48,32 +48,36 @@ impl<'a> Data<'a> {
     }
 
     /// Reads the requested content, or performs the confirmed undo or redo.
-    pub fn read(&mut self, want: &Want) -> Result<ReadOutcome, CliError> {
-        if let Want::Flip(flip) = want {
+    pub fn read(&mut self, want: &ContentRequest) -> Result<ReadOutcome, CliError> {
+        if let ContentRequest::Flip(flip) = want {
             return self.flip(flip);
         }
         let store = self.store()?;
         Ok(match want {
-            Want::Sessions => ReadOutcome::Sessions(sessions(store)?),
-            Want::Tree(session) => loops::tree(store, session)?,
-            Want::Seen(session, leaf) => ReadOutcome::Seen(loops::seen(store, session, leaf)?),
-            Want::Turns(session, loop_id, range) => {
+            ContentRequest::Sessions => ReadOutcome::Sessions(sessions(store)?),
+            ContentRequest::Tree(session) => loops::tree(store, session)?,
+            ContentRequest::Seen(session, leaf) => {
+                ReadOutcome::Seen(loops::seen(store, session, leaf)?)
+            }
+            ContentRequest::Turns(session, loop_id, range) => {
                 ReadOutcome::Turns(turns::page(store, session, loop_id, range.clone())?)
             }
-            Want::Turn {
+            ContentRequest::Turn {
                 session,
                 leaf,
                 loop_id,
                 turn,
-            } => ReadOutcome::Turn(turns::both(store, session, leaf, loop_id, *turn)?),
-            Want::Runs(session) => ReadOutcome::Runs(runs(store, session)?),
-            Want::Diff(session, leaf) => ReadOutcome::Diff(differences(store, session, leaf)?),
-            Want::Search {
+            } => ReadOutcome::Turn(turns::turn_text(store, session, leaf, loop_id, *turn)?),
+            ContentRequest::Runs(session) => ReadOutcome::Runs(runs(store, session)?),
+            ContentRequest::Diff(session, leaf) => {
+                ReadOutcome::Diff(differences(store, session, leaf)?)
+            }
+            ContentRequest::Search {
                 session,
                 query,
                 offset,
             } => hits(store, session.as_ref(), query, *offset)?,
-            Want::Flip(flip) => self.flip(flip)?,
+            ContentRequest::Flip(flip) => self.flip(flip)?,
         })
     }
 

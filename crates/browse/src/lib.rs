@@ -116,9 +116,9 @@ fn browse(
 
 /// Reads the missing content of the screen.
 fn fill(browser: &mut Browser, data: &mut Data<'_>) {
-    while let Some(want) = browser.wants() {
+    while let Some(want) = browser.next_request() {
         match data.read(&want) {
-            Ok(found) => browser.take(found),
+            Ok(found) => browser.apply(found),
             Err(CliError::Failed(error)) => browser.fail(with_causes(&*error)),
             Err(CliError::Usage(why)) => browser.fail(why),
             Err(CliError::Pipe) => browser.fail("the terminal is gone".into()),

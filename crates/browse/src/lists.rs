@@ -4,7 +4,7 @@ use loopstore::{LoopId, SessionId, Snippet};
 
 use super::cursor::Cursor;
 use super::session::InSession;
-use super::state::{FlipAction, KeyOutcome, KeyPress, ScreenSize, TextEntry, Want};
+use super::state::{ContentRequest, FlipAction, KeyOutcome, KeyPress, ScreenSize, TextEntry};
 
 /// A session in the list.
 #[derive(Clone, Debug)]
@@ -36,10 +36,10 @@ impl Sessions {
     }
 
     pub fn arrange(&mut self, room: ScreenSize) {
-        self.cursor.settle(self.shown.len(), Self::height(room));
+        self.cursor.clamp(self.shown.len(), Self::height(room));
     }
 
-    pub fn take(&mut self, rows: Vec<SessionItem>) {
+    pub fn set_rows(&mut self, rows: Vec<SessionItem>) {
         self.rows = Some(rows);
         let text = self.filter.clone();
         self.filter(&text);
@@ -132,7 +132,7 @@ impl Runs {
 
     pub fn arrange(&mut self, room: ScreenSize) {
         let count = self.count();
-        self.cursor.settle(count, Self::heights(room).0);
+        self.cursor.clamp(count, Self::heights(room).0);
     }
 
     /// Returns the selected run.
@@ -206,22 +206,22 @@ impl Hits {
     }
 
     pub fn arrange(&mut self, room: ScreenSize) {
-        self.cursor.settle(self.rows.len(), Self::height(room));
+        self.cursor.clamp(self.rows.len(), Self::height(room));
     }
 
     /// Returns a request for more hits if the last one is selected.
-    pub fn wants(&self) -> Option<Want> {
+    pub fn next_request(&self) -> Option<ContentRequest> {
         let offset = self
             .next
             .filter(|_| self.cursor.at + 1 >= self.rows.len())?;
-        Some(Want::Search {
+        Some(ContentRequest::Search {
             session: self.session.clone(),
             query: self.query.clone(),
             offset,
         })
     }
 
-    pub fn take(&mut self, hits: Vec<Hit>, next: Option<usize>) {
+    pub fn add_page(&mut self, hits: Vec<Hit>, next: Option<usize>) {
         // Otherwise a page without hits would be requested forever.
         self.next = next.filter(|_| !hits.is_empty());
         self.rows.extend(hits);

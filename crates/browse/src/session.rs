@@ -9,7 +9,7 @@ use loopstore::{LoopId, SessionId};
 use super::cursor::Cursor;
 use super::lists::Runs;
 use super::reader::TextReader;
-use super::state::{FlipAction, KeyOutcome, KeyPress, Screen, ScreenSize, Want};
+use super::state::{ContentRequest, FlipAction, KeyOutcome, KeyPress, Screen, ScreenSize};
 
 /// The minimum number of turns that are read at once.
 const PAGE: u32 = 100;
@@ -173,8 +173,8 @@ impl InSession {
     pub fn arrange(&mut self, room: ScreenSize) {
         let (height, turns) = (Self::height(room), self.turns());
         let rows = self.tree.as_ref().map_or(0, Vec::len);
-        self.in_tree.settle(rows, height);
-        self.in_turns.settle(turns, height);
+        self.in_tree.clamp(rows, height);
+        self.in_turns.clamp(turns, height);
     }
 
     /// Sets the tree, and selects the previous row, the goal, or the current loop.
@@ -214,18 +214,22 @@ impl InSession {
         (self.tree, self.seen, self.page) = (None, None, None);
     }
 
-    pub fn wants(&self, room: ScreenSize) -> Option<Want> {
+    pub fn next_request(&self, room: ScreenSize) -> Option<ContentRequest> {
         if self.tree.is_none() {
-            return Some(Want::Tree(self.session.clone()));
+            return Some(ContentRequest::Tree(self.session.clone()));
         }
         if let Some(leaf) = self.leaf()
             && self.seen.as_ref().is_none_or(|seen| seen.leaf != *leaf)
         {
-            return Some(Want::Seen(self.session.clone(), leaf.clone()));
+            return Some(ContentRequest::Seen(self.session.clone(), leaf.clone()));
         }
         let line = self.chosen()?;
         let wanted = self.wanted_turns(line.turns, room)?;
-        Some(Want::Turns(self.session.clone(), line.id.clone(), wanted))
+        Some(ContentRequest::Turns(
+            self.session.clone(),
+            line.id.clone(),
+            wanted,
+        ))
     }
 
     /// Returns the visible turns, if the page does not contain them all.
@@ -241,15 +245,15 @@ impl InSession {
 
     /// Treats content that could not be read as empty. Returns true if there is still something to show.
     pub fn fail(&mut self, room: ScreenSize) -> bool {
-        match self.wants(room) {
-            Some(Want::Seen(_, leaf)) => {
+        match self.next_request(room) {
+            Some(ContentRequest::Seen(_, leaf)) => {
                 self.seen = Some(LeafContext {
                     leaf,
                     tokens: None,
                     loops: HashMap::new(),
                 });
             }
-            Some(Want::Turns(_, loop_id, range)) => {
+            Some(ContentRequest::Turns(_, loop_id, range)) => {
                 self.page = Some(TurnPage {
                     loop_id,
                     range,

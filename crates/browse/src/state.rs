@@ -7,7 +7,7 @@ use loopstore::{LoopId, SessionId};
 
 use super::cursor::Pane;
 use super::lists::{Hit, Hits, Run, Runs, SessionItem, Sessions};
-use super::reader::{Both, TextReader};
+use super::reader::{TextReader, TurnText};
 use super::session::{InSession, LeafContext, TreeRow, TurnPage};
 
 /// A key, independent of the terminal.
@@ -35,7 +35,7 @@ pub enum KeyPress {
 
 /// A request for the missing content of a screen.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Want {
+pub enum ContentRequest {
     /// The list of sessions.
     Sessions,
     /// The loops of a session.
@@ -73,7 +73,7 @@ pub enum ReadOutcome {
     Tree(String, Vec<TreeRow>, usize),
     Seen(LeafContext),
     Turns(TurnPage),
-    Turn(Both),
+    Turn(TurnText),
     Runs(Vec<Run>),
     Diff(Pane),
     /// Hits, and the offset of the next page.
@@ -347,16 +347,16 @@ impl Browser {
     }
 
     /// Returns the next request, if any.
-    pub fn wants(&self) -> Option<Want> {
+    pub fn next_request(&self) -> Option<ContentRequest> {
         if let Some(flip) = &self.confirmed {
-            return Some(Want::Flip(flip.clone()));
+            return Some(ContentRequest::Flip(flip.clone()));
         }
         match self.screens.last()? {
-            Screen::Sessions(screen) => screen.rows.is_none().then_some(Want::Sessions),
-            Screen::Session(screen) => screen.wants(self.room),
-            Screen::Reader(screen) => screen.wants(),
+            Screen::Sessions(screen) => screen.rows.is_none().then_some(ContentRequest::Sessions),
+            Screen::Session(screen) => screen.next_request(self.room),
+            Screen::Reader(screen) => screen.next_request(),
             Screen::Runs(screen) => {
-                let want = Want::Runs(screen.session.clone());
+                let want = ContentRequest::Runs(screen.session.clone());
                 screen.rows.is_none().then_some(want)
             }
             Screen::Diff {
@@ -364,31 +364,35 @@ impl Browser {
                 leaf,
                 pane,
             } => {
-                let want = Want::Diff(session.clone(), leaf.clone());
+                let want = ContentRequest::Diff(session.clone(), leaf.clone());
                 pane.is_none().then_some(want)
             }
-            Screen::Hits(screen) => screen.wants(),
+            Screen::Hits(screen) => screen.next_request(),
         }
     }
 
     /// Handles the answer to a request.
-    pub fn take(&mut self, found: ReadOutcome) {
+    pub fn apply(&mut self, found: ReadOutcome) {
         match (self.screens.last_mut(), found) {
             (_, ReadOutcome::Flipped(summary)) => {
                 self.confirmed = None;
                 self.renew();
                 self.note = Some(summary);
             }
-            (Some(Screen::Sessions(screen)), ReadOutcome::Sessions(rows)) => screen.take(rows),
+            (Some(Screen::Sessions(screen)), ReadOutcome::Sessions(rows)) => screen.set_rows(rows),
             (Some(Screen::Session(screen)), ReadOutcome::Tree(title, rows, current)) => {
                 screen.take_tree(title, rows, current, self.room);
             }
             (Some(Screen::Session(screen)), ReadOutcome::Seen(seen)) => screen.seen = Some(seen),
             (Some(Screen::Session(screen)), ReadOutcome::Turns(page)) => screen.page = Some(page),
-            (Some(Screen::Reader(screen)), ReadOutcome::Turn(both)) => screen.both = Some(both),
+            (Some(Screen::Reader(screen)), ReadOutcome::Turn(turn_text)) => {
+                screen.turn_text = Some(turn_text)
+            }
             (Some(Screen::Runs(screen)), ReadOutcome::Runs(rows)) => screen.rows = Some(rows),
             (Some(Screen::Diff { pane, .. }), ReadOutcome::Diff(read)) => *pane = Some(read),
-            (Some(Screen::Hits(screen)), ReadOutcome::Hits(hits, next)) => screen.take(hits, next),
+            (Some(Screen::Hits(screen)), ReadOutcome::Hits(hits, next)) => {
+                screen.add_page(hits, next)
+            }
             _ => {}
         }
         self.arrange();
@@ -402,7 +406,7 @@ impl Browser {
         }
         let stays = match self.screens.last_mut() {
             Some(Screen::Sessions(screen)) => {
-                screen.take(Vec::new());
+                screen.set_rows(Vec::new());
                 true
             }
             Some(Screen::Session(screen)) => screen.fail(self.room),
@@ -420,7 +424,7 @@ impl Browser {
             match screen {
                 Screen::Sessions(screen) => screen.rows = None,
                 Screen::Session(screen) => screen.renew(),
-                Screen::Reader(screen) => screen.both = None,
+                Screen::Reader(screen) => screen.turn_text = None,
                 Screen::Runs(screen) => screen.rows = None,
                 Screen::Diff { pane, .. } => *pane = None,
                 Screen::Hits(_) => {}

@@ -13,7 +13,7 @@ use loopstore_terminal::{context_text, text};
 
 use super::cursor::{Pane, Tone};
 use super::loops::{loop_of, name, owner, seen};
-use super::reader::Both;
+use super::reader::TurnText;
 use super::session::{TurnItem, TurnPage};
 
 /// The maximum number of messages of a turn that are read for its line.
@@ -106,13 +106,13 @@ fn beginning_of(said: &str) -> String {
 }
 
 /// Reads a turn as recorded, and its form in the context of `leaf`.
-pub fn both(
+pub fn turn_text(
     store: &dyn Database,
     session: &SessionId,
     leaf: &LoopId,
     loop_id: &LoopId,
     turn: u32,
-) -> StoreResult<Both> {
+) -> StoreResult<TurnText> {
     let state = seen(store, session, leaf)?.state(loop_id, turn);
     store::read(store, |read| {
         let session = owner(read, session)?;
@@ -131,7 +131,7 @@ pub fn both(
         for message in messages.into_iter().filter(is_shown) {
             originals.push(store::decode(read, message.body)?);
         }
-        Ok(Both {
+        Ok(TurnText {
             state,
             about: block.map_or(Ok(String::new()), |block| about(read, &block, state))?,
             shown,

@@ -59,7 +59,7 @@ impl Checkpoints {
                 write,
             };
             for step in steps(copy.write, source.key)? {
-                copy.take(step)?;
+                copy.apply(step)?;
             }
             copy.names(&source)
         })
@@ -133,7 +133,7 @@ struct ThreadCopy<'a> {
 }
 
 impl ThreadCopy<'_> {
-    fn take(&mut self, step: CopyStep) -> Result<()> {
+    fn apply(&mut self, step: CopyStep) -> Result<()> {
         match step {
             CopyStep::Loop(row) => {
                 let record = record_of(self.write, &row)?;

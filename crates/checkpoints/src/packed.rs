@@ -59,23 +59,23 @@ pub(crate) struct OpenValues(Vec<Json>);
 
 impl OpenValues {
     /// Adds a value, which is packed if it has no content of a program.
-    pub(crate) fn take(&mut self, value: Json) -> Slot {
-        if says_nothing(value.as_str()) {
+    pub(crate) fn add(&mut self, value: Json) -> Slot {
+        if has_no_content(value.as_str()) {
             Some((value,))
         } else {
-            self.take_open(value)
+            self.add_open(value)
         }
     }
 
     /// Adds a value that is not packed, whatever its content.
-    pub(crate) fn take_open(&mut self, value: Json) -> Slot {
+    pub(crate) fn add_open(&mut self, value: Json) -> Slot {
         self.0.push(value);
         None
     }
 }
 
 /// True if a value is one of LangGraph's own, or only refers to messages.
-fn says_nothing(text: &str) -> bool {
+fn has_no_content(text: &str) -> bool {
     matches!(
         text,
         "null"

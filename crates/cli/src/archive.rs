@@ -154,12 +154,12 @@ fn summary(report: &ArchiveReport, done: &str) -> String {
         format!("session {session}, loop {id}: {messages}, {sizes}")
     });
     lines.extend(text::at_most(moved, LISTED));
-    lines.extend(stays(&report.kept));
+    lines.extend(kept_loops(&report.kept));
     lines.join("\n")
 }
 
 /// Returns a line for each reason why loops are not archived.
-fn stays(kept: &[LoopStays]) -> impl Iterator<Item = String> {
+fn kept_loops(kept: &[LoopStays]) -> impl Iterator<Item = String> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for one in kept {
         let why = match one.why {

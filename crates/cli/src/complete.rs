@@ -57,7 +57,7 @@ enum ArgumentKind {
     Loop,
     Run,
     /// A run or `LOOP:TURN`.
-    Moment,
+    AsOf,
     /// An `--as-of` argument, `raw` or `now`.
     Side,
 }
@@ -70,7 +70,7 @@ fn command() -> Command {
                 "session" | "after" => ArgumentKind::Session,
                 "loop_id" => ArgumentKind::Loop,
                 "run" => ArgumentKind::Run,
-                "as_of" => ArgumentKind::Moment,
+                "as_of" => ArgumentKind::AsOf,
                 "from" | "to" => ArgumentKind::Side,
                 _ => return arg,
             };

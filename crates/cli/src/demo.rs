@@ -41,7 +41,7 @@ pub struct DemoArgs {
 
 /// The reports of the demonstration.
 #[derive(Serialize)]
-struct Story {
+struct DemoReport {
     session_id: SessionId,
     recorded: Stats,
     before: ShownContext,
@@ -100,7 +100,7 @@ fn open(app: &App, args: &DemoArgs) -> Result<SqliteStore, CliError> {
     Ok(SqliteStore::open_with(path, app.options())?)
 }
 
-fn play(store: &SqliteStore, args: &DemoArgs) -> Result<Story, CliError> {
+fn play(store: &SqliteStore, args: &DemoArgs) -> Result<DemoReport, CliError> {
     let session = loopstore_demo::record(store)?;
     let context = || build_context_from_session(store, &session, &BuildOptions::default());
     let flip = FlipRequest::default();
@@ -115,7 +115,7 @@ fn play(store: &SqliteStore, args: &DemoArgs) -> Result<Story, CliError> {
     let before = context()?;
     let compaction = compact_session_loops(store, &session, &request)?;
     let after = context()?;
-    Ok(Story {
+    Ok(DemoReport {
         recorded,
         begins: first_lines(&before),
         document: document(&after),
@@ -131,7 +131,7 @@ fn play(store: &SqliteStore, args: &DemoArgs) -> Result<Story, CliError> {
     })
 }
 
-fn summary(store: &SqliteStore, story: &Story) -> Result<String, CliError> {
+fn summary(store: &SqliteStore, story: &DemoReport) -> Result<String, CliError> {
     let recorded = &story.recorded;
     let compaction = &story.compaction;
     let mut lines = vec![

@@ -37,7 +37,7 @@ pub struct DiffArgs {
 enum GivenContext {
     Raw,
     Now,
-    Moment(GivenAsOf),
+    AsOf(GivenAsOf),
 }
 
 impl std::str::FromStr for GivenContext {
@@ -47,7 +47,7 @@ impl std::str::FromStr for GivenContext {
         match text {
             "raw" => Ok(Self::Raw),
             "now" => Ok(Self::Now),
-            other => other.parse().map(Self::Moment),
+            other => other.parse().map(Self::AsOf),
         }
     }
 }
@@ -57,7 +57,7 @@ impl GivenContext {
         Ok(match self {
             Self::Raw => DiffSide::Raw,
             Self::Now => DiffSide::Now,
-            Self::Moment(moment) => DiffSide::At(select::as_of(store, session, moment, None)?.0),
+            Self::AsOf(moment) => DiffSide::At(select::as_of(store, session, moment, None)?.0),
         })
     }
 }

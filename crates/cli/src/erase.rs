@@ -62,7 +62,7 @@ pub fn run(app: &mut App, args: &EraseArgs) -> Result<Done, CliError> {
     };
     app.print(&report, || summary(&report))?;
     note_copies(&report.copies);
-    Ok(left(report.leftover, "erase"))
+    Ok(report_leftover(report.leftover, "erase"))
 }
 
 /// Returns the question before an erasure, with the source files that are removed with the session.
@@ -82,7 +82,7 @@ fn question(store: &dyn Database, request: &EraseRequest) -> Result<String, CliE
 }
 
 /// Prints whether bytes are left, and returns the exit status of the command.
-pub fn left(leftover: Leftover, command: &str) -> Done {
+pub fn report_leftover(leftover: Leftover, command: &str) -> Done {
     let what = match leftover {
         Leftover::None => return Done::Well,
         Leftover::InLog => {

@@ -12,7 +12,7 @@ use loopstore_admin::backup::is_part_of;
 use loopstore_admin::retention::files_removed;
 use loopstore_export::{ExportError, ExportForm, export, export_source};
 use loopstore_files::WholeFile;
-use loopstore_terminal::output::{Counted, remove_unfinished_beside};
+use loopstore_terminal::output::{Counted, remove_unfinished_copies};
 use loopstore_terminal::{App, CliError, Done, select, text};
 use serde_json::json;
 
@@ -202,7 +202,7 @@ fn to_file(
     if is_part_of(path, &app.db) {
         return Err(failed(&"it is the database"));
     }
-    remove_unfinished_beside(path);
+    remove_unfinished_copies(path);
     let file = WholeFile::create(path).map_err(|error| failed(&error))?;
     let mut out = Counted::new(BufWriter::with_capacity(64 << 10, file));
     let mended = match write_what(store, session, what, &mut out) {

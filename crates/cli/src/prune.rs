@@ -5,7 +5,7 @@ use loopstore_terminal::confirm::confirm;
 use loopstore_terminal::output::note_copies;
 use loopstore_terminal::{App, CliError, Done, text};
 
-use super::erase::left;
+use super::erase::report_leftover;
 use super::kept_files;
 
 /// The maximum age in days: a thousand years.
@@ -93,7 +93,7 @@ pub fn run(app: &mut App, args: &PruneArgs) -> Result<Done, CliError> {
     }
     app.print(&report, || summary(&report))?;
     note_copies(&report.copies);
-    Ok(left(report.leftover, "prune"))
+    Ok(report_leftover(report.leftover, "prune"))
 }
 
 fn summary(report: &PruneReport) -> String {

@@ -13,7 +13,7 @@ use loopstore_terminal::confirm::confirm;
 use loopstore_terminal::output::{note, note_copies};
 use loopstore_terminal::{App, CliError, Done, select, text};
 
-use super::erase::left;
+use super::erase::report_leftover;
 use super::kept_files;
 use super::redaction::RedactionArgs;
 
@@ -96,7 +96,7 @@ pub fn run(app: &mut App, args: &RedactArgs) -> Result<Done, CliError> {
     if report.leftover == Leftover::InContent {
         return Ok(still_there(&report));
     }
-    Ok(left(report.leftover, "redact"))
+    Ok(report_leftover(report.leftover, "redact"))
 }
 
 fn summary(report: &RedactReport) -> String {

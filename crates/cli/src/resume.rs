@@ -15,7 +15,7 @@ use loopstore_export::{
     MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native,
 };
 use loopstore_files::WholeFile;
-use loopstore_terminal::output::remove_unfinished_beside;
+use loopstore_terminal::output::remove_unfinished_copies;
 use loopstore_terminal::{App, CliError, Done, amount, select, text};
 use serde::Serialize;
 
@@ -174,7 +174,7 @@ fn write(
     messages: &[AgentMessage],
     path: &Path,
 ) -> std::io::Result<NativeReport> {
-    remove_unfinished_beside(path);
+    remove_unfinished_copies(path);
     let file = WholeFile::create_new(path)?;
     let mut out = BufWriter::with_capacity(64 << 10, file);
     let report = write_native(native, messages, &mut out)?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use loopstore::{OpenError, StoreError};
 use loopstore_admin::salvage::{SalvageReport, salvage};
-use loopstore_terminal::output::remove_unfinished_beside;
+use loopstore_terminal::output::remove_unfinished_copies;
 use loopstore_terminal::{App, CliError, Done, progress, text};
 use loopstore_verify::{Checked, Head, VerifyReport, take_head, verify, verify_against};
 use serde::Serialize;
@@ -46,7 +46,7 @@ pub struct VerifyArgs {
 /// Verifies the database.
 pub fn run(app: &mut App, args: &VerifyArgs) -> Result<Done, CliError> {
     if let Some(to) = &args.salvage {
-        remove_unfinished_beside(to);
+        remove_unfinished_copies(to);
         let report = salvage(&app.db, app.key.as_ref(), to, args.force)?;
         app.print(&report, || salvaged(to, &report))?;
         return Ok(done(report.ok));

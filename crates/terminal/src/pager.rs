@@ -134,7 +134,7 @@ impl Write for PagedOutput {
             Self::Plain(out) => out.write(bytes),
             Self::Held(held) => {
                 held.bytes.extend_from_slice(bytes);
-                if !held.screen.takes(bytes) {
+                if !held.screen.fits(bytes) {
                     self.turn_over()?;
                 }
                 Ok(bytes.len())
@@ -158,7 +158,7 @@ impl Write for PagedOutput {
 impl ScreenFill {
     /// Fills the screen with bytes. Returns true if they fit. Bytes count as columns, so that wide letters and colours
     /// may fill the screen early; a pager handles those cases too.
-    fn takes(&mut self, bytes: &[u8]) -> bool {
+    fn fits(&mut self, bytes: &[u8]) -> bool {
         for byte in bytes {
             if *byte == b'\n' || self.column == self.columns {
                 let Some(rows) = self.rows.checked_sub(1) else {
@@ -178,21 +178,21 @@ impl ScreenFill {
 mod tests {
     use super::*;
 
-    fn takes(text: &str) -> bool {
+    fn fits(text: &str) -> bool {
         let mut screen = ScreenFill {
             rows: 3,
             columns: 4,
             column: 0,
         };
-        text.as_bytes().chunks(2).all(|bytes| screen.takes(bytes))
+        text.as_bytes().chunks(2).all(|bytes| screen.fits(bytes))
     }
 
     #[test]
     fn a_screen_takes_its_lines_and_no_more() {
-        assert!(takes("") && takes("a\nb\nc\n") && takes("abcd\nabcd\nabcd\n"));
-        assert!(takes("abcdabcd\nb\n"), "a long line takes two");
-        assert!(!takes("a\nb\nc\nd\n"));
-        assert!(!takes("abcdabcd\nb\nc\n"));
+        assert!(fits("") && fits("a\nb\nc\n") && fits("abcd\nabcd\nabcd\n"));
+        assert!(fits("abcdabcd\nb\n"), "a long line takes two");
+        assert!(!fits("a\nb\nc\nd\n"));
+        assert!(!fits("abcdabcd\nb\nc\n"));
     }
 
     #[test]

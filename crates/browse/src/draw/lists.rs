@@ -8,7 +8,7 @@ use super::super::state::ScreenSize;
 use super::Pen;
 
 /// Returns a text aligned left in a column, truncated or padded to its width.
-fn left(text: &str, width: usize) -> String {
+fn align_left(text: &str, width: usize) -> String {
     let text = text::fit(&text::line(text), width).into_owned();
     let free = width.saturating_sub(text::columns(&text));
     text + &" ".repeat(free)
@@ -46,9 +46,13 @@ impl ColumnWidths {
 
     fn line(&self, cells: [&str; 7]) -> String {
         let [id, title, project, loops, turns, tokens, last_active] = cells;
-        let mut line = format!("{} {}", left(id, self.id), left(title, self.title));
+        let mut line = format!(
+            "{} {}",
+            align_left(id, self.id),
+            align_left(title, self.title)
+        );
         if self.project {
-            line.push_str(&format!(" {}", left(project, PROJECT)));
+            line.push_str(&format!(" {}", align_left(project, PROJECT)));
         }
         if self.loops {
             line.push_str(&format!(" {loops:>7} {turns:>9}"));
@@ -106,9 +110,9 @@ fn run_line(cells: [&str; 5], width: usize) -> String {
     let [started, strategy, state, before, after] = cells;
     let mut line = String::new();
     if width >= 60 {
-        line.push_str(&format!("{started:<19}  {} ", left(strategy, 10)));
+        line.push_str(&format!("{started:<19}  {} ", align_left(strategy, 10)));
     }
-    line + &format!("{} {before:>11} {after:>11}", left(state, 9))
+    line + &format!("{} {before:>11} {after:>11}", align_left(state, 9))
 }
 
 fn tone_of(run: &Run) -> Tone {

@@ -80,7 +80,7 @@ pub fn run(app: &mut App, args: &McpArgs) -> Result<Done, CliError> {
         .enable_all()
         .build()
         .map_err(failed)?;
-    runtime.block_on(serve(ToolServer(Arc::new(Served {
+    runtime.block_on(serve(ToolServer(Arc::new(McpState {
         store,
         lookup,
         tools: args.tools(),
@@ -109,14 +109,14 @@ fn agent_of(client: &str) -> Option<&'static str> {
 }
 
 /// The database that is served, its sessions, and the tools.
-struct Served {
+struct McpState {
     store: Box<dyn Database>,
     lookup: Lookup,
     tools: Vec<&'static ToolSpec>,
 }
 
 #[derive(Clone)]
-struct ToolServer(Arc<Served>);
+struct ToolServer(Arc<McpState>);
 
 impl ToolServer {
     /// Answers a call on a thread on which a store may block.
@@ -128,7 +128,7 @@ impl ToolServer {
     ) -> Result<ToolAnswer, String> {
         let server = self.clone();
         let answer = tokio::task::spawn_blocking(move || {
-            let Served { store, lookup, .. } = &*server.0;
+            let McpState { store, lookup, .. } = &*server.0;
             lookup.call(&**store, tool, agent, given)
         });
         answer.await.map_err(|error| error.to_string())?

@@ -107,17 +107,17 @@ impl StateFacts {
         for file in &self.files {
             let lines = context.lines_with_path(&file.end);
             counts.add_fact("files", !lines.is_empty());
-            let is_stated = lines.iter().any(|line| line.says_change(&file.act));
+            let is_stated = lines.iter().any(|line| line.states_change(&file.act));
             counts.add_fact("changes", is_stated);
         }
         for item in &self.plan {
-            counts.add_fact("plan", context.says_item(item));
+            counts.add_fact("plan", context.states_item(item));
         }
         for (command, passed) in &self.failures {
-            counts.add_fact("failures", context.says_failure(command, *passed));
+            counts.add_fact("failures", context.states_failure(command, *passed));
         }
         for call in &self.running {
-            counts.add_fact("running", context.says_running(call));
+            counts.add_fact("running", context.states_running(call));
         }
         for word in self.prompts.iter().flatten() {
             counts.add_fact("prompts", context.has_word(word));
@@ -136,13 +136,13 @@ impl StateFacts {
         };
         let files = self.files.iter();
         let files = files.filter(|file| context.lines_with_path(&file.end).is_empty());
-        let items = self.plan.iter().filter(|item| !context.says_item(item));
+        let items = self.plan.iter().filter(|item| !context.states_item(item));
         let failed = self.failures.iter();
-        let failed = failed.filter(|(what, passed)| !context.says_failure(what, *passed));
+        let failed = failed.filter(|(what, passed)| !context.states_failure(what, *passed));
         let running = self
             .running
             .iter()
-            .filter(|call| !context.says_running(call));
+            .filter(|call| !context.states_running(call));
         files
             .map(|file| lost("files", &file.path))
             .chain(items.map(|item| lost("plan", &item.text)))

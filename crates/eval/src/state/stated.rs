@@ -45,7 +45,7 @@ impl StatedText {
     }
 
     /// True if a line contains an item of a plan with its state.
-    pub(super) fn says_item(&self, item: &PlanItem) -> bool {
+    pub(super) fn states_item(&self, item: &PlanItem) -> bool {
         let text = spaced(&item.text).to_lowercase();
         let words = content_words(&text);
         self.lines.iter().any(|line| match line.lower.find(&text) {
@@ -60,7 +60,7 @@ impl StatedText {
 
     /// True if a line names a command and states its outcome. An error in the line may mention other tests that passed,
     /// so words that explicitly say that the failure is open are decisive.
-    pub(super) fn says_failure(&self, command: &str, passed: bool) -> bool {
+    pub(super) fn states_failure(&self, command: &str, passed: bool) -> bool {
         const PASSED: [&str; 8] = [
             "pass", "succe", "resolved", "fixed", "mended", "works", "green", " ok",
         ];
@@ -82,7 +82,7 @@ impl StatedText {
     }
 
     /// True if a line states that a call is still running.
-    pub(super) fn says_running(&self, call: &str) -> bool {
+    pub(super) fn states_running(&self, call: &str) -> bool {
         let call = beginning(call);
         self.lines.iter().any(|line| line.text.contains(&call))
     }
@@ -90,7 +90,7 @@ impl StatedText {
 
 impl StatedLine {
     /// True if a line states this change of a file.
-    pub(super) fn says_change(&self, act: &FileAct) -> bool {
+    pub(super) fn states_change(&self, act: &FileAct) -> bool {
         let words: &[&str] = match act {
             FileAct::Created => &["creat", "new", "add", "writ", "wrote"],
             FileAct::Written => &["writ", "wrote", "replac"],
@@ -203,19 +203,19 @@ mod tests {
     fn an_item_needs_its_own_state() {
         let one_line =
             StatedText::new("Plan: [x] Read the page; [ ] Write the list; Run it (in progress)");
-        assert!(one_line.says_item(&item("Read the page", PlanState::Done)));
-        assert!(one_line.says_item(&item("Write the list", PlanState::Pending)));
-        assert!(!one_line.says_item(&item("Write the list", PlanState::Done)));
-        assert!(one_line.says_item(&item("Run it", PlanState::InProgress)));
+        assert!(one_line.states_item(&item("Read the page", PlanState::Done)));
+        assert!(one_line.states_item(&item("Write the list", PlanState::Pending)));
+        assert!(!one_line.states_item(&item("Write the list", PlanState::Done)));
+        assert!(one_line.states_item(&item("Run it", PlanState::InProgress)));
         let json =
             r#"{"content":"Read","status":"completed"},{"content":"Write","status":"pending"}"#;
         let json = StatedText::new(json);
-        assert!(json.says_item(&item("Read", PlanState::Done)));
-        assert!(json.says_item(&item("Write", PlanState::Pending)));
+        assert!(json.states_item(&item("Read", PlanState::Done)));
+        assert!(json.states_item(&item("Write", PlanState::Pending)));
         let other_words = StatedText::new("Done: the page was read.");
-        assert!(other_words.says_item(&item("Read the page", PlanState::Done)));
+        assert!(other_words.states_item(&item("Read the page", PlanState::Done)));
         assert!(
-            !StatedText::new("Read the page").says_item(&item("Read the page", PlanState::Done))
+            !StatedText::new("Read the page").states_item(&item("Read the page", PlanState::Done))
         );
     }
 
@@ -223,13 +223,15 @@ mod tests {
     fn a_failure_needs_its_outcome() {
         let text = "`npm test` failed t5, passed t7\nstill open: `make   it`: 6 passed, 1 failed";
         let context = StatedText::new(text);
-        assert!(context.says_failure("npm test", true));
-        assert!(!context.says_failure("npm test", false));
-        assert!(context.says_failure("make it", false));
-        assert!(!context.says_failure("make it", true));
-        assert!(!context.says_failure("make other", false));
+        assert!(context.states_failure("npm test", true));
+        assert!(!context.states_failure("npm test", false));
+        assert!(context.states_failure("make it", false));
+        assert!(!context.states_failure("make it", true));
+        assert!(!context.states_failure("make other", false));
         // The words of the command itself do not count.
-        assert!(!StatedText::new("ran `test --fail-fast`").says_failure("test --fail-fast", false));
+        assert!(
+            !StatedText::new("ran `test --fail-fast`").states_failure("test --fail-fast", false)
+        );
     }
 
     #[test]
@@ -237,7 +239,7 @@ mod tests {
         let context = StatedText::new("src/a.rs: created t1; edited t2\nb.rs read");
         let says = |end: &str, act: &FileAct| {
             let lines = context.lines_with_path(end);
-            lines.iter().any(|line| line.says_change(act))
+            lines.iter().any(|line| line.states_change(act))
         };
         assert!(says("a.rs", &FileAct::Edited));
         assert!(!says("a.rs", &FileAct::Deleted));
