@@ -405,8 +405,8 @@ impl SessionTarget<'_> {
 
 /// True if a stored call is in an earlier state than the incoming one.
 fn is_earlier(stored: &CallRow, incoming: &CallRow) -> bool {
-    let enter_stage = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
-    enter_stage(stored) < enter_stage(incoming)
+    let progress = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
+    progress(stored) < progress(incoming)
 }
 
 fn meta_of(line: &LoopLine) -> LoopMeta {
