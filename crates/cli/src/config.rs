@@ -20,7 +20,7 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// Returns what options give, and what the file says beside.
+    /// Returns the settings in the options, with those of the file for the others.
     pub fn settings(&self, given: Settings) -> Result<Settings, CliError> {
         let given = Settings {
             model: self.model.clone(),

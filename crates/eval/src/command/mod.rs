@@ -75,7 +75,7 @@ fn shares(given: &[Share]) -> Vec<f64> {
     shares
 }
 
-/// A model behind a command, beside the strategies that need none.
+/// The command of a model, in addition to the strategies without a model.
 #[derive(clap::Args)]
 struct ByCommand {
     /// Also take summaries by a model: a command, run by `sh -c`, the prompt on its stdin, its answer on

@@ -65,9 +65,9 @@ pub fn every_turn_once_with(s: &RefSession, leaf: usize, config: &RefConfig) -> 
     shown_or_covered_once(s, leaf, first, &build_with(s, leaf, config), &blocks)
 }
 
-/// Checks that each message of the chain, from loop `first` on, is either in the context exactly
-/// once, kept as it is or cut as its coverage says, or hidden by the coverage of exactly one of
-/// the blocks in force; that older ones are absent; and that the order is that of the chain.
+/// Checks that each message of the chain, from loop `first` on, is either in the context exactly once (whole or cut,
+/// according to its coverage), or hidden by the coverage of exactly one active block; that older messages are absent;
+/// and that the order is that of the chain.
 pub fn shown_or_covered_once(
     s: &RefSession,
     leaf: usize,
@@ -162,8 +162,8 @@ fn in_order(line: &[ChainMessage], context: &[RefOut]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that "the ranges of a block follow each other without gap or overlap" from turn 0 on,
-/// and that its coverage tells of just those turns, each in the words of its section.
+/// Checks that "the ranges of a block follow each other without gap or overlap" from turn 0 on, and that its coverage
+/// has exactly those turns, each with the disposition of its section.
 pub fn sections_partition(block: &RefBlock) -> Result<(), String> {
     let section = |s: &Option<RefSection>| s.as_ref().map(|s| s.range);
     let ranges = [
@@ -277,9 +277,8 @@ pub fn context_parts_no_pair(
     Ok(())
 }
 
-/// Checks the context of a leaf just after a run was committed there: every pinned message stands in it word
-/// for word exactly once, where it was or quoted, and nothing else is quoted. With `Skip`, loops older than
-/// the scope are absent.
+/// Checks the context of a leaf just after a run was committed there: every pinned message is in it unchanged exactly
+/// once, in its place or quoted, and nothing else is quoted. With `Skip`, loops older than the scope are absent.
 pub fn pinned_messages_are_shown(s: &RefSession, leaf: usize) -> Result<(), String> {
     let config = options(s, leaf);
     let s = &seen(s, &config);
@@ -314,7 +313,7 @@ pub fn pinned_messages_are_shown(s: &RefSession, leaf: usize) -> Result<(), Stri
     }
 }
 
-/// Returns what became of each message of the chain that a block in force stands for, in order.
+/// Returns the disposition of each message of the chain that an active block covers, in order.
 pub fn coverage_of(s: &RefSession, leaf: usize) -> Vec<(RefPlace, Disposition)> {
     let config = options(s, leaf);
     let s = &seen(s, &config);

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! NAME.db                the session up to the cut
-//! NAME/A.txt             what a reader sees
-//! NAME/questions.md      what it is asked (and .json)
-//! NAME/lookups.md        how a reader may look things up, for sittings with lookups
-//! NAME/answers-A-1.json  what it answers; with lookups answers-A-lookup-1.json
-//! NAME/grading.md        what the grader sees, and fills into grading.json
-//! key/                   what neither may see: candidates, right answers, whose answer is whose
+//! NAME/A.txt             the context of a reader
+//! NAME/questions.md      the questions (and .json)
+//! NAME/lookups.md        the lookup commands, for sittings with lookups
+//! NAME/answers-A-1.json  the answers; with lookups answers-A-lookup-1.json
+//! NAME/grading.md        the sheet of the grader, whose grades go into grading.json
+//! key/                   hidden from both: candidates, right answers, the source of each answer
 //! ```
 
 use std::path::{Path, PathBuf};
