@@ -59,9 +59,9 @@ impl Stage {
         let file = folder.path().join("whole.db");
         let store = open(&file);
         for session in ["s", "t"] {
-            tell(&store, session);
+            record(&store, session);
         }
-        tell_pinned(&store, "p");
+        record_pinned(&store, "p");
         let report = verify(&store).unwrap();
         assert!(report.ok, "{:#?}", report.problems);
         drop(store);
@@ -86,7 +86,7 @@ impl Stage {
     }
 }
 
-fn tell(store: &SqliteStore, session: &str) {
+fn record(store: &SqliteStore, session: &str) {
     let mut history = History::new(store, session);
     for turn in 0..6 {
         let call = format!("{session}-{turn}");
@@ -135,7 +135,7 @@ fn tell(store: &SqliteStore, session: &str) {
 }
 
 /// Records a session with pins, one of them removed, a quote in a block and two in a rollup.
-fn tell_pinned(store: &SqliteStore, session: &str) {
+fn record_pinned(store: &SqliteStore, session: &str) {
     let mut history = History::new(store, session);
     for at in 0..5 {
         if at > 0 {

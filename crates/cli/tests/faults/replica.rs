@@ -4,7 +4,6 @@
 //!
 //! `LOOPSTORE_REPLICA_KILLS=200` kills it more often. The time of a segment is the time at which its frames had been
 //! read; segments are read one after the other.
-//! read, and it reads them one after the other.
 #![cfg(unix)]
 
 use std::path::{Path, PathBuf};

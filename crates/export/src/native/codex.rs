@@ -8,7 +8,7 @@ use loopstore_provider::CallItem;
 use loopstore_provider::call_item;
 use loopstore_provider::data_url;
 use loopstore_provider::kept_item;
-use loopstore_transcripts::internal::says_failed;
+use loopstore_transcripts::internal::reports_failure;
 use serde::Serialize;
 
 use super::conversation::{
@@ -358,7 +358,7 @@ fn part(block: &Content) -> Option<ItemPart<'_>> {
 fn output(returned: &ToolReturn) -> ItemOutput<'_> {
     let result = &returned.result;
     let text = returned.text();
-    let mark = match result.is_error && !says_failed(&text) {
+    let mark = match result.is_error && !reports_failure(&text) {
         true => FAILED,
         false => "",
     };
