@@ -130,8 +130,8 @@ pub use loopstore_provider as provider;
 // The front door.
 pub use api::{
     Appended, CallState, Entry, EntryQuery, EntryRef, Error, KeyQuery, KeyedAppend, LoopSpec,
-    Policy, Prepared, Result, SessionHandle, SessionSummary, Settings, SettingsError, Store,
-    StoreOptions, StoredBlock, StrategyName, TurnRef,
+    Prepared, Result, SessionHandle, SessionSummary, Settings, SettingsError, Store, StoreOptions,
+    StoredBlock, StrategyName, TurnRef,
 };
 #[cfg(feature = "tokio")]
 pub use api::{AsyncSession, AsyncStore};
@@ -168,8 +168,8 @@ pub use tokens::{
 pub use compact::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
     CompactionStarted, ContextTokens, Decision, FlipReport, FlipRequest, Hooks, Pin, PinChange,
-    PinList, PinRef, PinReport, PinRequest, RepairReport, TokenSource, compact_session_loops, pin,
-    pins, redo, repair_session, undo, unpin,
+    PinList, PinRef, PinReport, PinRequest, Policy, RepairReport, TokenSource,
+    compact_session_loops, pin, pins, redo, repair_session, undo, unpin,
 };
 #[cfg(feature = "tokio")]
 #[doc(no_inline)]
