@@ -84,15 +84,31 @@ impl Connections {
     /// # Errors
     /// [`StoreError::FileReplaced`] if they are not; from then on always.
     pub(super) fn check(&self) -> StoreResult<()> {
+        self.check_with(OpenFiles::check).map(drop)
+    }
+
+    /// Checks that the file is the one that was opened, and returns its length in bytes; `None` in memory.
+    ///
+    /// # Errors
+    /// [`StoreError::FileReplaced`] if it is not; from then on always.
+    pub(super) fn check_file(&self) -> StoreResult<Option<u64>> {
+        self.check_with(OpenFiles::check_file)
+    }
+
+    fn check_with<T>(
+        &self,
+        check: impl FnOnce(&OpenFiles) -> StoreResult<T>,
+    ) -> StoreResult<Option<T>> {
         let Some(place) = &self.place else {
-            return Ok(());
+            return Ok(None);
         };
-        let is_retired = self.is_retired.load(Ordering::Acquire);
-        if is_retired || place.check().is_err() {
-            self.retire();
-            return Err(StoreError::FileReplaced);
+        if !self.is_retired.load(Ordering::Acquire)
+            && let Ok(found) = check(place)
+        {
+            return Ok(Some(found));
         }
-        Ok(())
+        self.retire();
+        Err(StoreError::FileReplaced)
     }
 
     /// Returns a connection that nobody has, if there is one.

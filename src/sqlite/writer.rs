@@ -128,10 +128,10 @@ impl SqliteStore {
         work: impl FnOnce(&Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let transaction = SqliteTransaction(connection);
-        // And once more after the commit: the files may be replaced in between.
-        self.connections.check()?;
-        if let Some(place) = self.connections.place() {
-            self.length.check(connection, place.file())?;
+        // And once more after the commit, with the log: the files may be replaced in between.
+        let length = self.connections.check_file()?;
+        if let (Some(place), Some(length)) = (self.connections.place(), length) {
+            self.length.check(connection, place.file(), length)?;
         }
         foreign::refuse(connection)?;
         let done = work(connection)?;
