@@ -84,28 +84,22 @@ impl Connections {
     /// # Errors
     /// [`StoreError::FileReplaced`] if they are not; from then on always.
     pub(super) fn check(&self) -> StoreResult<()> {
-        self.check_with(OpenFiles::check).map(drop)
+        self.checked_length().map(drop)
     }
 
-    /// Checks that the file is the one that was opened, and returns its length in bytes; `None` in memory.
+    /// Checks the files as [`check`](Self::check) does, and returns the length of the database in bytes; `None` if it
+    /// is in memory.
     ///
     /// # Errors
-    /// [`StoreError::FileReplaced`] if it is not; from then on always.
-    pub(super) fn check_file(&self) -> StoreResult<Option<u64>> {
-        self.check_with(OpenFiles::check_file)
-    }
-
-    fn check_with<T>(
-        &self,
-        check: impl FnOnce(&OpenFiles) -> StoreResult<T>,
-    ) -> StoreResult<Option<T>> {
+    /// As for [`check`](Self::check).
+    pub(super) fn checked_length(&self) -> StoreResult<Option<u64>> {
         let Some(place) = &self.place else {
             return Ok(None);
         };
         if !self.is_retired.load(Ordering::Acquire)
-            && let Ok(found) = check(place)
+            && let Ok(length) = place.check()
         {
-            return Ok(Some(found));
+            return Ok(Some(length));
         }
         self.retire();
         Err(StoreError::FileReplaced)

@@ -128,8 +128,8 @@ impl SqliteStore {
         work: impl FnOnce(&Connection) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let transaction = SqliteTransaction(connection);
-        // And once more after the commit, with the log: the files may be replaced in between.
-        let length = self.connections.check_file()?;
+        // And once more after the commit: the files may be replaced in between.
+        let length = self.connections.checked_length()?;
         if let (Some(place), Some(length)) = (self.connections.place(), length) {
             self.length.check(connection, place.file(), length)?;
         }
