@@ -21,10 +21,10 @@
 --   delete trigger.
 -- - No trigger names columns (UPDATE OF), because `SET rowid = ...` changes a key under another name and
 --   would not fire such a trigger.
--- - Every trigger fails with ABORT, except the two that fire at each append, when it writes the totals of its
---   loop and session. ABORT makes SQLite copy every page that a statement is about to change, so that the
---   statement can be rolled back. FAIL does not copy pages. FAIL rejects the same rows, but a statement over
---   many rows stops at the rejected row and keeps the changes before that row.
+-- - Every trigger fails with ABORT, except those that fire when an append inserts a message and when it writes
+--   the totals of its loop and session. ABORT makes SQLite copy every page that a statement is about to change,
+--   so that the statement can be rolled back. FAIL does not copy pages. FAIL rejects the same rows, but a
+--   statement over many rows stops at the rejected row and keeps the changes before that row.
 
 -- store meta --------------------------------------------------------------------------------------
 
@@ -585,7 +585,7 @@ CREATE TRIGGER messages_no_replace
 BEFORE INSERT ON messages
 WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
 BEGIN
-    SELECT RAISE(ABORT, 'stored messages cannot be replaced');
+    SELECT RAISE(FAIL, 'stored messages cannot be replaced');
 END;
 
 -- blobs -------------------------------------------------------------------------------------------
