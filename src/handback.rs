@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use crate::compaction::Placed;
+use crate::compaction::LoopMessage;
 use crate::context::states::shown_chain;
 use crate::context::{self, AsOf, BuildError, BuildOptions, TurnState};
 use crate::model::{AgentMessage, Content, LoopId, Role, SessionId};
@@ -29,12 +29,12 @@ pub struct Handback {
 
 /// The relation of a working state to the agent's summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stands {
+pub enum SummaryRelation {
     /// The working state replaces the summary.
-    InPlace,
+    Replaces,
     /// The working state supplements a summary that is not known yet: it contains the facts that summaries are likely
     /// to omit.
-    Beside,
+    Supplements,
 }
 
 /// Returns the working state of the turns that summaries replace, in at most `max_tokens` tokens. It contains the
@@ -84,13 +84,13 @@ pub fn handback(
 /// `None` if the chain has no content for it. Of a long session only the newest million tokens are read.
 ///
 /// ```
-/// use loopstore::handback::{Stands, working_state};
+/// use loopstore::handback::{SummaryRelation, working_state};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
 /// let chat = store.session("deploy")?;
 /// chat.append([Message::user("Never restart the server on port 7071.")])?;
-/// let state = working_state(store.database(), chat.id(), Stands::InPlace, 1_000)?;
+/// let state = working_state(store.database(), chat.id(), SummaryRelation::Replaces, 1_000)?;
 /// assert!(state.is_some_and(|state| state.text.contains("Never restart the server on port 7071.")));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -100,13 +100,13 @@ pub fn handback(
 pub fn working_state(
     store: &dyn SessionStore,
     session: &SessionId,
-    stands: Stands,
+    relation: SummaryRelation,
     max_tokens: u64,
 ) -> Result<Option<Handback>, BuildError> {
     let all = store::read(store, |read| turns(read, session, None, Taken::All))?;
-    let digester = match stands {
-        Stands::InPlace => Digester::new(),
-        Stands::Beside => Digester::new().supplementing([]),
+    let digester = match relation {
+        SummaryRelation::Replaces => Digester::new(),
+        SummaryRelation::Supplements => Digester::new().supplementing([]),
     };
     // Its last line has the ids, to be expanded.
     written(store, digester, &all, LoopId::to_string, max_tokens)
@@ -186,13 +186,13 @@ impl Turns {
         Ok(low == 0)
     }
 
-    fn messages(&self, read: &dyn StoreRead) -> StoreResult<Vec<Placed>> {
+    fn messages(&self, read: &dyn StoreRead) -> StoreResult<Vec<LoopMessage>> {
         let mut messages = Vec::new();
         read.messages(self.key, self.from..self.end, &mut |row| {
             match row.turn {
                 Some(turn) if self.has(turn) && row.body.role != Role::Extension => {
                     let (seq, message) = (row.seq, store::decode(read, row.body)?);
-                    messages.push(Placed { turn, seq, message });
+                    messages.push(LoopMessage { turn, seq, message });
                 }
                 _ => {}
             }

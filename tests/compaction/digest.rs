@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loopstore::extend::compaction::{Digest, DigestInput, digest_of, document_work};
 use loopstore::{
-    AgentMessage, AssistantMessage, Author, Content, HeuristicTokenCounter, Json, Message, Placed,
-    Role, TokenCounter, ToolResultMessage, UserMessage, message_tokens,
+    AgentMessage, AssistantMessage, Author, Content, HeuristicTokenCounter, Json, LoopMessage,
+    Message, Role, TokenCounter, ToolResultMessage, UserMessage, message_tokens,
 };
 use proptest::prelude::*;
 
@@ -37,8 +37,8 @@ fn result(id: &str, tool: &str, text: &str, is_error: bool) -> AgentMessage {
     .into()
 }
 
-fn placed(messages: Vec<(u32, AgentMessage)>) -> Vec<Placed> {
-    let place = |(seq, (turn, message))| Placed {
+fn placed(messages: Vec<(u32, AgentMessage)>) -> Vec<LoopMessage> {
+    let place = |(seq, (turn, message))| LoopMessage {
         turn,
         seq: seq as u32,
         message,
@@ -46,7 +46,7 @@ fn placed(messages: Vec<(u32, AgentMessage)>) -> Vec<Placed> {
     messages.into_iter().enumerate().map(place).collect()
 }
 
-fn digest(messages: Vec<Placed>, budget: u64) -> Digest {
+fn digest(messages: Vec<LoopMessage>, budget: u64) -> Digest {
     let part = DigestInput::Messages {
         loop_name: None,
         messages,
@@ -63,7 +63,7 @@ fn again(text: &str, budget: u64) -> Digest {
     digest_of(&mut std::iter::once(part), budget, &HeuristicTokenCounter)
 }
 
-fn story() -> Vec<Placed> {
+fn story() -> Vec<LoopMessage> {
     placed(vec![
         (
             0,
@@ -246,7 +246,7 @@ fn a_pasted_document_does_not_crowd_out_what_calls_used() {
     let mut messages = story();
     messages.insert(
         3,
-        Placed {
+        LoopMessage {
             turn: 0,
             seq: 0,
             message: user(&format!("For reference:\n{pasted}")),
@@ -498,7 +498,7 @@ fn what_tools_and_agents_say_is_never_an_instruction_or_a_task() {
     messages[2].message = result("a", "find", hostile, false);
     messages.insert(
         3,
-        Placed {
+        LoopMessage {
             turn: 0,
             seq: 0,
             message: Message::assistant(hostile).into(),
@@ -838,7 +838,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn history(steps: Vec<Step>) -> Vec<Placed> {
+fn history(steps: Vec<Step>) -> Vec<LoopMessage> {
     let mut messages = Vec::new();
     for (turn, step) in (0..).zip(steps) {
         let id = format!("c{turn}");
@@ -865,7 +865,7 @@ fn history(steps: Vec<Step>) -> Vec<Placed> {
 }
 
 /// Everything that a turn says, as a digest would write it on one line.
-fn said_by_turn(messages: &[Placed]) -> BTreeMap<u32, String> {
+fn said_by_turn(messages: &[LoopMessage]) -> BTreeMap<u32, String> {
     let mut said: BTreeMap<u32, String> = BTreeMap::new();
     for placed in messages {
         let text = said.entry(placed.turn).or_default();

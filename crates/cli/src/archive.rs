@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loopstore::{Database, LoopId, SessionId, SqliteStore};
 use loopstore_admin::retention::{
-    self, ArchiveReport, ArchiveRequest, LoopStays, LoopStaysWhy, UnarchiveRequest,
+    self, ArchiveReport, ArchiveRequest, UnarchiveRequest, UnarchivedLoop, UnarchivedReason,
 };
 use loopstore_terminal::output::note;
 use loopstore_terminal::{App, CliError, Done, select, text};
@@ -159,14 +159,14 @@ fn summary(report: &ArchiveReport, done: &str) -> String {
 }
 
 /// Says how many loops stay, by reason.
-fn stays(kept: &[LoopStays]) -> impl Iterator<Item = String> {
+fn stays(kept: &[UnarchivedLoop]) -> impl Iterator<Item = String> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for one in kept {
         let why = match one.why {
-            LoopStaysWhy::Open => "not ended",
-            LoopStaysWhy::Current => "current",
-            LoopStaysWhy::Shown => "shown by a context",
-            LoopStaysWhy::Recent => "too recent",
+            UnarchivedReason::Open => "not ended",
+            UnarchivedReason::Current => "current",
+            UnarchivedReason::Shown => "shown by a context",
+            UnarchivedReason::Recent => "too recent",
             _ => "changed in the meantime",
         };
         *counts.entry(why).or_default() += 1;

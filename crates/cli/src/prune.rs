@@ -1,6 +1,6 @@
 //! `loopstore prune`
 
-use loopstore_admin::retention::{self, KeptWhy, PruneReport, PruneRequest};
+use loopstore_admin::retention::{self, KeepReason, PruneReport, PruneRequest};
 use loopstore_terminal::confirm::confirm;
 use loopstore_terminal::output::note_copies;
 use loopstore_terminal::{App, CliError, Done, text};
@@ -122,12 +122,12 @@ fn summary(report: &PruneReport) -> String {
     lines.extend(text::at_most(pruned, LISTED));
     let kept = report.kept.iter().map(|one| {
         let why = match one.why {
-            KeptWhy::Protected => "it is protected",
-            KeptWhy::Open => {
+            KeepReason::Protected => "it is protected",
+            KeepReason::Open => {
                 "one of its loops has not ended, and it was active within the last day"
             }
-            KeptWhy::Undated => "no time of it is known; `erase` removes it",
-            KeptWhy::Linked => "it is linked to a session that is kept",
+            KeepReason::Undated => "no time of it is known; `erase` removes it",
+            KeepReason::Linked => "it is linked to a session that is kept",
             _ => "it changed in the meantime",
         };
         format!("{} kept: {why}", text::line(one.session_id.as_str()))

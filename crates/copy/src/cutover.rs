@@ -14,7 +14,7 @@ use loopstore::extend::{
 use loopstore::model::SessionId;
 use loopstore_model::clock::now;
 
-use crate::{AtWork, CopyError, Progress, SessionCopier};
+use crate::{ActiveSession, CopyError, Progress, SessionCopier};
 
 /// The term of a lease in milliseconds, which is also the wait of a driver for a copy that was killed. The lease of a
 /// session that takes longer to copy may expire; a driver that takes it then is found at the end of the copy.
@@ -27,7 +27,7 @@ enum LeaseOutcome {
     /// It was removed.
     Gone,
     /// Somebody drives it.
-    By(AtWork),
+    By(ActiveSession),
     /// Nobody else drives it now.
     Mine(Rest),
 }
@@ -79,7 +79,7 @@ impl SessionCopier<'_> {
         key: SessionKey,
         id: &SessionId,
         owner: &str,
-    ) -> Result<Option<AtWork>, CopyError> {
+    ) -> Result<Option<ActiveSession>, CopyError> {
         let rest = match store::write(self.from, |write| hold(write, id, owner))? {
             LeaseOutcome::Gone => return Ok(None),
             LeaseOutcome::By(at_work) => return Ok(Some(at_work)),
@@ -88,7 +88,7 @@ impl SessionCopier<'_> {
         let brought = self.one(key, id);
         let is_undisturbed = store::write(self.from, |write| release(write, id, &rest))?;
         brought?;
-        Ok((!is_undisturbed).then(|| AtWork {
+        Ok((!is_undisturbed).then(|| ActiveSession {
             session_id: id.clone(),
             loop_id: None,
             owner: None,
@@ -139,13 +139,13 @@ fn drivable(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Vec<LoopKey>>
     Ok(loops)
 }
 
-fn at_work(id: &SessionId, error: StoreError) -> StoreResult<AtWork> {
+fn at_work(id: &SessionId, error: StoreError) -> StoreResult<ActiveSession> {
     match error {
         StoreError::LeaseHeld {
             loop_id,
             owner,
             until,
-        } => Ok(AtWork {
+        } => Ok(ActiveSession {
             session_id: id.clone(),
             loop_id: loop_id.parse().ok(),
             owner: Some(owner),

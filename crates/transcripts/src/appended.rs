@@ -2,7 +2,7 @@
 //!
 //! The newest loop that is stored says from where: its first record is looked for at the end of the file, and
 //! what follows is read as a transcript of its own. That is only right where nothing in it hangs on what
-//! comes before; the format decides ([`Importer::stands_alone`]), and where it does not know, the whole file
+//! comes before; the format decides ([`Importer::is_readable_alone`]), and where it does not know, the whole file
 //! has to be read.
 
 use std::fs::File;
@@ -77,7 +77,7 @@ pub fn import_appended(
         return Ok(None);
     };
     let title = known.title.as_deref();
-    if !importer.stands_alone(&end, &known.newest.loop_id, title) {
+    if !importer.is_readable_alone(&end, &known.newest.loop_id, title) {
         return Ok(None);
     }
     let appended = AppendedTail {

@@ -1,7 +1,7 @@
 //! Which loops are archived, and which are left.
 
 use loopstore::*;
-use loopstore_admin::retention::{ArchiveReport, ArchiveRequest, LoopStaysWhy, archive};
+use loopstore_admin::retention::{ArchiveReport, ArchiveRequest, UnarchivedReason, archive};
 use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::archive::*;
@@ -15,7 +15,7 @@ fn moved(report: &ArchiveReport) -> Vec<&str> {
         .collect()
 }
 
-fn kept(report: &ArchiveReport) -> Vec<(&str, LoopStaysWhy)> {
+fn kept(report: &ArchiveReport) -> Vec<(&str, UnarchivedReason)> {
     let kept = report.kept.iter();
     kept.map(|one| (one.loop_id.as_str(), one.why)).collect()
 }
@@ -29,10 +29,10 @@ fn only_loops_that_no_context_shows_are_cold() {
     let shown = |at: usize| {
         (
             ["loop-0", "loop-1", "loop-2", "loop-3"][at],
-            LoopStaysWhy::Shown,
+            UnarchivedReason::Shown,
         )
     };
-    let open = ("loop-4", LoopStaysWhy::Open);
+    let open = ("loop-4", UnarchivedReason::Open);
     assert_eq!(
         kept(&report),
         [shown(0), shown(1), shown(2), shown(3), open]
@@ -104,7 +104,7 @@ fn shown_loops_go_too_if_that_is_asked_and_young_ones_stay() {
         report
             .kept
             .iter()
-            .all(|one| one.why == LoopStaysWhy::Recent)
+            .all(|one| one.why == UnarchivedReason::Recent)
     );
 
     let dry = ArchiveRequest {
@@ -138,7 +138,7 @@ fn a_driven_loop_stays() {
     };
     let report = archive(&store, &request).unwrap();
     assert_eq!(report.messages, 0);
-    assert_eq!(kept(&report)[0], ("loop-0", LoopStaysWhy::Open));
+    assert_eq!(kept(&report)[0], ("loop-0", UnarchivedReason::Open));
 }
 
 /// An ended loop may grow: a transcript that is imported again, say.

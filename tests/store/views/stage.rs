@@ -68,7 +68,7 @@ impl Stage {
         .unwrap()
     }
 
-    pub fn append(&self, loop_key: LoopKey, messages: Value) -> append::Appended {
+    pub fn append(&self, loop_key: LoopKey, messages: Value) -> append::AppendedMessages {
         let messages: Vec<AgentMessage> = serde_json::from_value(messages).unwrap();
         let messages = messages.into_iter().map(Into::into).collect();
         write(&self.store, |w| {

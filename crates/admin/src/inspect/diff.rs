@@ -57,7 +57,7 @@ pub struct TurnChange {
 
 /// Consecutive turns of a loop that both contexts show as a summary, with different summaries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Rewritten {
+pub struct RewrittenTurns {
     /// The loop.
     pub loop_id: LoopId,
     /// The first turn.
@@ -84,7 +84,7 @@ pub struct ContextDiff {
     /// The changes, loop by loop from the root.
     pub changes: Vec<TurnChange>,
     /// The turns for which only the summary differs.
-    pub rewritten: Vec<Rewritten>,
+    pub rewritten: Vec<RewrittenTurns>,
     /// The number of turns in each state, for each context.
     pub counts: BTreeMap<&'static str, [u64; 2]>,
 }
@@ -378,7 +378,7 @@ fn changes(pairs: &[LoopPairs]) -> Vec<TurnChange> {
     all
 }
 
-fn rewritten(pairs: &[LoopPairs]) -> Vec<Rewritten> {
+fn rewritten(pairs: &[LoopPairs]) -> Vec<RewrittenTurns> {
     let differs = |pair: &TurnPair| {
         let [before, after] = pair.texts.clone();
         let (before, after) = before.zip(after)?;
@@ -387,7 +387,7 @@ fn rewritten(pairs: &[LoopPairs]) -> Vec<Rewritten> {
     let mut all = Vec::new();
     for (loop_id, turns) in pairs {
         for (from_turn, to_turn, (before, after)) in runs(turns, differs) {
-            all.push(Rewritten {
+            all.push(RewrittenTurns {
                 loop_id: loop_id.clone(),
                 from_turn,
                 to_turn,

@@ -64,7 +64,7 @@ pub struct PrunedSession {
 /// The reason that an old session is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeptWhy {
+pub enum KeepReason {
     /// The session is protected.
     Protected,
     /// No time of the session is known, so that it has no age.
@@ -83,7 +83,7 @@ pub struct KeptSession {
     /// The session.
     pub session_id: SessionId,
     /// The reason.
-    pub why: KeptWhy,
+    pub why: KeepReason,
 }
 
 /// The result of a pruning, or of its dry run.
@@ -216,7 +216,7 @@ impl PrunePlan {
             None => old.extend(undated.iter().map(|row| row.key)),
             Some(_) => kept.extend(undated.iter().map(|row| KeptSession {
                 session_id: row.session_id.clone(),
-                why: KeptWhy::Undated,
+                why: KeepReason::Undated,
             })),
         }
         let mut plan = Self {
@@ -248,7 +248,7 @@ impl PrunePlan {
         group: Vec<SessionRow>,
         old: &HashSet<SessionKey>,
     ) -> StoreResult<()> {
-        let mut reasons: HashMap<SessionKey, KeptWhy> = HashMap::new();
+        let mut reasons: HashMap<SessionKey, KeepReason> = HashMap::new();
         for row in &group {
             if let Some(why) = stays(scan, row)? {
                 reasons.insert(row.key, why);
@@ -266,7 +266,7 @@ impl PrunePlan {
         }
         for row in group.into_iter().filter(|row| old.contains(&row.key)) {
             self.kept.push(KeptSession {
-                why: reasons.get(&row.key).copied().unwrap_or(KeptWhy::Linked),
+                why: reasons.get(&row.key).copied().unwrap_or(KeepReason::Linked),
                 session_id: row.session_id,
             });
         }
@@ -354,16 +354,16 @@ fn groups(
 }
 
 /// Returns why a session stays whatever its age.
-fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>> {
+fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeepReason>> {
     if read.flags(row.key)?.protected_at.is_some() {
-        return Ok(Some(KeptWhy::Protected));
+        return Ok(Some(KeepReason::Protected));
     }
     let (now, loops) = (now(), read.loops(row.key)?);
     let is_recent = last_used(read, row, &loops)? > now.saturating_sub(OPEN_FOR);
     for loop_key in loops {
         let is_driven = lease::held(read, loop_key.key, now)?.is_some();
         if is_driven || (is_recent && !loop_key.status.is_ended()) {
-            return Ok(Some(KeptWhy::Open));
+            return Ok(Some(KeepReason::Open));
         }
     }
     Ok(None)
@@ -411,7 +411,7 @@ fn prune_group(
         Ok(Some(removed))
     })?;
     let Some(removed) = removed else {
-        let why = KeptWhy::Changed;
+        let why = KeepReason::Changed;
         report
             .kept
             .extend(ids.into_iter().map(|session| KeptSession {

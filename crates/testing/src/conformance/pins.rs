@@ -5,8 +5,8 @@ use crate::whole::assert_whole;
 use loopstore::extend::Database;
 use loopstore::*;
 use loopstore_admin::retention::{
-    ArchiveRequest, EraseRequest, KeptWhy, PruneRequest, RedactRequest, UnarchiveRequest, archive,
-    erase, prune, redact_session, set_protected, unarchive,
+    ArchiveRequest, EraseRequest, KeepReason, PruneRequest, RedactRequest, UnarchiveRequest,
+    archive, erase, prune, redact_session, set_protected, unarchive,
 };
 
 const SECRET: &str = "hunter2hunter2";
@@ -162,7 +162,7 @@ pub fn what_is_erased_or_pruned_leaves_no_pin_behind(store: &dyn Database) {
     let report = prune(store, &request).unwrap();
     let pruned: Vec<&SessionId> = report.pruned.iter().map(|one| &one.session_id).collect();
     assert_eq!(pruned, [&old], "{report:?}");
-    assert!(matches!(report.kept[0].why, KeptWhy::Protected));
+    assert!(matches!(report.kept[0].why, KeepReason::Protected));
     assert_eq!(
         (number(store, pins), number(store, quotes)),
         (all.0 / 3, all.1 / 3)

@@ -18,7 +18,7 @@ struct TranscriptEnd {
 /// True if the end of a transcript that begins with the prompt of the loop `first` can be read by itself:
 /// nothing in it hangs on a record, call, sub-agent or compaction that comes before, or is one
 /// itself, and it calls the session by the title that it has.
-pub(super) fn stands_alone(end: &[u8], first: &LoopId, title: Option<&str>) -> bool {
+pub(super) fn is_readable_alone(end: &[u8], first: &LoopId, title: Option<&str>) -> bool {
     let mut reader = Cursor::new(end);
     let Ok(mut lines) = ValueReader::new(&mut reader) else {
         return false;

@@ -13,7 +13,7 @@ use loopstore::internal::Chain;
 use loopstore::model::{LoopId, SessionId, Time};
 use loopstore_model::clock::now;
 
-use super::{ArchiveRequest, LoopStays, LoopStaysWhy};
+use super::{ArchiveRequest, UnarchivedLoop, UnarchivedReason};
 
 /// A loop that is to be archived.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct ColdLoop {
 pub(super) struct ColdLoops {
     pub(super) session: SessionRow,
     pub(super) cold: Vec<ColdLoop>,
-    pub(super) kept: Vec<LoopStays>,
+    pub(super) kept: Vec<UnarchivedLoop>,
 }
 
 /// Returns the sessions that are meant.
@@ -117,11 +117,11 @@ impl ColdLoops {
             }
             let also_current = is_named || request.shown;
             match stays(scan, &plan.session, &row, also_current, &shown, request)? {
-                Some(LoopStaysWhy::Open) if is_named => {
+                Some(UnarchivedReason::Open) if is_named => {
                     let why = format!("loop {} has not ended", row.loop_id);
                     return Err(StoreError::Invalid(why));
                 }
-                Some(why) => plan.kept.push(LoopStays {
+                Some(why) => plan.kept.push(UnarchivedLoop {
                     session_id: plan.session.session_id.clone(),
                     loop_id: row.core.loop_id,
                     why,
@@ -144,19 +144,19 @@ fn stays(
     also_current: bool,
     shown: &HashSet<LoopKey>,
     request: &ArchiveRequest,
-) -> StoreResult<Option<LoopStaysWhy>> {
+) -> StoreResult<Option<UnarchivedReason>> {
     if let Some(why) = is_at_work(read, session, row, also_current)? {
         return Ok(Some(why));
     }
     if shown.contains(&row.key) {
-        return Ok(Some(LoopStaysWhy::Shown));
+        return Ok(Some(UnarchivedReason::Shown));
     }
     let Some(age) = request.older_than else {
         return Ok(None);
     };
     let until = now().saturating_sub(age);
     let is_recent = last_active(read, row)? >= until;
-    Ok(is_recent.then_some(LoopStaysWhy::Recent))
+    Ok(is_recent.then_some(UnarchivedReason::Recent))
 }
 
 /// Returns why a loop may get more turns.
@@ -165,17 +165,17 @@ pub(super) fn is_at_work(
     session: &SessionRow,
     row: &LoopRow,
     also_current: bool,
-) -> StoreResult<Option<LoopStaysWhy>> {
+) -> StoreResult<Option<UnarchivedReason>> {
     // The last turn of a transcript that is written anew is complete before it is sealed.
     let is_complete = row.totals.complete >= row.totals.turns;
     if !row.status.is_ended() || !is_complete {
-        return Ok(Some(LoopStaysWhy::Open));
+        return Ok(Some(UnarchivedReason::Open));
     }
     if lease::held(read, row.key, now())?.is_some() {
-        return Ok(Some(LoopStaysWhy::Open));
+        return Ok(Some(UnarchivedReason::Open));
     }
     let is_current = session.current_loop == Some(row.key);
-    Ok((is_current && !also_current).then_some(LoopStaysWhy::Current))
+    Ok((is_current && !also_current).then_some(UnarchivedReason::Current))
 }
 
 /// Returns when something last happened in a loop, in milliseconds since the epoch. What has no time is

@@ -13,7 +13,8 @@ use loopstore::internal::{MAX_PACK_BYTES, OpenReceipt, database, each_pack};
 
 use super::cold::is_at_work;
 use super::{
-    ArchiveReport, ArchiveRequest, ColdLoop, LoopStays, LoopStaysWhy, MovedLoop, UnarchiveRequest,
+    ArchiveReport, ArchiveRequest, ColdLoop, MovedLoop, UnarchiveRequest, UnarchivedLoop,
+    UnarchivedReason,
 };
 
 /// The approximate size of the content that is moved in one transaction.
@@ -163,14 +164,14 @@ impl ArchiveWork<'_> {
         }
     }
 
-    fn changed(&self) -> impl Iterator<Item = LoopStays> {
+    fn changed(&self) -> impl Iterator<Item = UnarchivedLoop> {
         let changed = self.cold.iter().zip(&self.stopped);
         changed
             .filter(|(_, stopped)| **stopped)
-            .map(|(one, _)| LoopStays {
+            .map(|(one, _)| UnarchivedLoop {
                 session_id: self.session.session_id.clone(),
                 loop_id: one.loop_id.clone(),
-                why: LoopStaysWhy::Changed,
+                why: UnarchivedReason::Changed,
             })
     }
 
