@@ -1,5 +1,5 @@
-//! Compacts a recorded session, looks at what became of each turn, and takes it back:
-//! `cargo run --example compact_and_look`.
+//! Compacts a recorded session, prints the disposition of each turn, and undoes the compaction: `cargo run
+//! --example compact_and_look`.
 
 use std::error::Error;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     println!("{} -> {} tokens", report.before.tokens, report.after.tokens);
     assert!(build()?.messages != before.messages);
 
-    // Every turn is raw or covered by something; plain SQL says by what.
+    // Every turn is shown or covered by a block; plain SQL shows which block.
     let sql = "SELECT loop_id, from_turn, to_turn, disposition FROM v_coverage
                WHERE session_id = 'kite-1' ORDER BY loop_id, from_turn";
     for row in store.query(sql)?.rows {

@@ -1,5 +1,5 @@
-//! What the database itself refuses, whoever asks: the plain `sqlite3` program, which knows nothing
-//! of this crate and has foreign keys off.
+//! The changes that the database itself rejects, from any program: here the plain `sqlite3` program, which has foreign
+//! keys off.
 
 use loopstore_testing::refusals::is_of_a_trigger;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::support::plain::open;
 use loopstore::model::Content;
 use loopstore::{BuildOptions, PinRef, PinRequest, build_context_from_session, pin};
 
-/// Runs `sql` in the `sqlite3` program; `Err` holds what it says.
+/// Runs `sql` in the `sqlite3` program. `Err` contains its error message.
 fn sqlite3(file: &Path, sql: &str) -> Result<String, String> {
     let output = Command::new("sqlite3")
         .arg("-bail")
@@ -27,7 +27,7 @@ fn sqlite3(file: &Path, sql: &str) -> Result<String, String> {
     }
 }
 
-/// Two sessions with blocks, blobs, flips and a turn in flight each, and a closed receipt.
+/// Creates two sessions, each with blocks, blobs, flips and a turn in flight, and a closed receipt.
 fn stage() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.db");
@@ -173,7 +173,7 @@ const TARGETS: &[Target] = &[
     target("started_calls", "key", "idempotency_key = 'x'", "key = 1"), target("started_calls", "key", "tool_name = 'x'", "key = 1"),
 ];
 
-/// What nobody may change, maintenance or not.
+/// Rows that no statement may change, during maintenance or not.
 #[rustfmt::skip]
 const ALWAYS: &[Target] = &[
     target("blobs", "key", "data = x'00'", "key = 1"), target("blobs", "key", "rowid = 9", "key = 1"),
@@ -190,7 +190,7 @@ const ALWAYS: &[Target] = &[
     target("store_meta", "name", "name = 'other'", "name = 'import_key'"),
 ];
 
-/// The columns of a table, with those that `set` names replaced by its value.
+/// Returns an insert of the row, with the columns in `set` replaced.
 fn insert(file: &Path, verb: &str, target: &Target, conflict: &str) -> String {
     let sql = format!(
         "SELECT group_concat(name) FROM pragma_table_info('{}')",
@@ -207,7 +207,7 @@ fn insert(file: &Path, verb: &str, target: &Target, conflict: &str) -> String {
     format!("{verb} INTO {table} ({columns}) SELECT {values} FROM {table} WHERE {row} {conflict}")
 }
 
-/// All ways to change or remove the row.
+/// Returns statements that change or remove the row in every possible way.
 fn attacks(file: &Path, target: &Target) -> Vec<String> {
     let Target {
         table,
@@ -221,7 +221,7 @@ fn attacks(file: &Path, target: &Target) -> Vec<String> {
         format!("UPDATE OR IGNORE {table} SET {set} WHERE {row}"),
     ];
     let is_alias = ["rowid", "oid", "_rowid_"].contains(&set.split(' ').next().unwrap());
-    // Under another key it would be another row.
+    // With another key it would be another row.
     let names_key = key
         .split(", ")
         .any(|part| set.starts_with(&format!("{part} = ")));
@@ -246,7 +246,7 @@ fn everything(file: &Path) -> String {
     sqlite3(file, ".dump").unwrap()
 }
 
-/// Tries each attack with recursive triggers off and on, and returns what it did not stop.
+/// Tries each attack with recursive triggers off and on. Returns the attacks that were not stopped.
 fn unstopped(file: &Path, attacks: &[String]) -> Vec<String> {
     let before = everything(file);
     let mut unstopped = Vec::new();

@@ -293,7 +293,7 @@ fn extra_of<'a>(message: &'a AgentMessage, name: &str) -> Option<&'a Json> {
     }
 }
 
-/// Returns the items of a session's context, the last `limit` of them if that is given, as a list of JSON.
+/// Returns the items of a session's context, at most the last `limit`, as a list of JSON.
 pub fn write(
     session: &SessionHandle,
     form: ItemForm,

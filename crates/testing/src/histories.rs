@@ -1,5 +1,5 @@
-//! Random histories through the public interface: appends, forks, late results, images, notes,
-//! replaced turns, pins, compactions, undos and redos.
+//! Random histories through the public interface: appends, forks, late results, images, notes, replaced turns,
+//! pins, compactions, undos and redos.
 
 use std::path::Path;
 
@@ -209,7 +209,7 @@ impl<'a> History<'a> {
         result(call, content, turn)
     }
 
-    /// Messages of one turn; some calls stay open, some results come late.
+    /// Returns the messages of one turn; some calls stay open, some results are late.
     pub fn random_turn(&mut self, random: &mut Random, turn: u32) -> Vec<AgentMessage> {
         let mut messages = Vec::new();
         for _ in 0..2 {
@@ -265,13 +265,13 @@ impl<'a> History<'a> {
         .unwrap();
     }
 
-    /// Pins a message, or what is written in its turn, as seen from a loop; returns whether that is possible.
+    /// Pins a message, or the text of its turn, as seen from a loop; returns true if that is possible.
     pub fn pin(&self, from: usize, of: PinRef) -> bool {
         let leaf = Some(loop_id(from));
         pin(self.store, &self.session, &PinRequest { of, leaf }).is_ok()
     }
 
-    /// Pins any message, or takes back any pin.
+    /// Pins any message, or removes any pin.
     fn random_pin(&self, random: &mut Random, from: usize) {
         let leaf = Some(loop_id(from));
         if random.one_in(3) {
@@ -293,12 +293,13 @@ impl<'a> History<'a> {
         .unwrap();
         if !places.is_empty() {
             let (turn, seq) = places[random.below(places.len() as u64) as usize];
-            // It may be on another branch, a note, or empty.
+            // The message may be on another branch, a note, or empty.
             self.pin(from, PinRef::message(any.loop_id.as_str(), turn, seq));
         }
     }
 
-    /// Does one random thing. Pins come besides: what they draw does not change what a seed does otherwise.
+    /// Performs one random step. Pins have their own random numbers, so that they do not change the rest of a
+    /// seed.
     pub fn step(&mut self, random: &mut Random) {
         let mut aside = Random::new(random.0);
         if aside.one_in(6) {
@@ -314,7 +315,7 @@ impl<'a> History<'a> {
         let turns = self.row(at).totals.turns;
         match random.below(14) {
             0..=6 => {
-                // Now and then the last turn goes on.
+                // Sometimes the last turn continues.
                 let turn = if random.one_in(8) {
                     turns + 49
                 } else {

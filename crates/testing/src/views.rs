@@ -1,13 +1,13 @@
-//! Every view on both backends.
+//! Comparison of every view on both backends.
 
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::*;
 
-/// The views, and what of them differs from run to run.
+/// The views, each with the columns that differ from run to run.
 const VIEWS: [(&str, &[&str]); 16] = [
     ("v_sessions", &["created_at", "last_active_at"]),
     ("v_loops", &["started_at", "ended_at"]),
-    // The store stamps what is appended.
+    // The store sets the time of appended messages.
     ("v_turns", &["started_at", "ended_at"]),
     ("v_messages", &["created_at"]),
     ("v_tool_calls", &[]),

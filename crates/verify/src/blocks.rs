@@ -16,13 +16,13 @@ use super::sessions::SessionScope;
 use super::stored::{check_digest, decoded};
 use super::verify::Verify;
 
-/// A block with all that belongs to it.
+/// A block with all rows that belong to it.
 pub(super) struct WholeBlock {
     pub(super) place: String,
     pub(super) row: BlockRow,
     pub(super) messages: Vec<BlockMessage>,
     pub(super) coverage: Vec<CoverageRow>,
-    /// The loop that it stands on.
+    /// The loop that the block belongs to.
     pub(super) loop_key: LoopRow,
 }
 
@@ -40,7 +40,7 @@ impl WholeBlock {
             .any(|message| message.quoted() == Some(place))
     }
 
-    /// Returns the recent messages that are not shown as they are.
+    /// Returns the recent messages that are not shown unchanged.
     pub(super) fn replaced(&self) -> HiddenMessages {
         let recent = |message: &&BlockMessage| message.section == Section::Recent;
         self.messages
@@ -57,7 +57,7 @@ pub(super) fn check(
     scope: &SessionScope,
     key: LoopKey,
 ) -> StoreResult<()> {
-    // A loop that cannot be read is a finding already.
+    // A loop that cannot be read is reported elsewhere.
     let Ok(loop_key) = verify.scan.loop_by_key(key) else {
         return Ok(());
     };
@@ -91,7 +91,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Generations are numbered without gaps, unless some were pruned.
+/// Checks that generations are numbered without gaps, unless some were pruned.
 fn check_generation(
     verify: &mut Verify<'_>,
     scope: &SessionScope,
@@ -193,7 +193,7 @@ fn check_messages(
     Ok(())
 }
 
-/// Checks that a quote has the size and the digest of what it quotes, and that coverage says so.
+/// Checks that a quote has the size and the digest of its original, and that the coverage contains it.
 fn check_quote(
     verify: &mut Verify<'_>,
     block: &WholeBlock,
@@ -317,7 +317,7 @@ fn check_layout(verify: &mut Verify<'_>, block: &WholeBlock) -> bool {
     wrong.is_empty()
 }
 
-/// Adds up what the block covers and what it shows.
+/// Checks the totals of the covered and the shown content.
 fn check_sizes(verify: &mut Verify<'_>, block: &WholeBlock) -> StoreResult<()> {
     let row = &block.row;
     let replaced = block.replaced();

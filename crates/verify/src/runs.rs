@@ -9,7 +9,7 @@ use super::sessions::SessionScope;
 use super::verify::Verify;
 use super::{audit, sealed};
 
-/// Checks the runs of a session, and what was undone and redone.
+/// Checks the runs of a session, and its undos and redos.
 pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
     let runs = verify.scan.run_keys(scope.key);
     let runs = verify.found.readable(&scope.place, runs)?;
@@ -29,7 +29,7 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreR
     check_hides(verify, scope)
 }
 
-/// Checks what hid the session and brought it back: each goes on from the id that the one before gave it.
+/// Checks the hides and unhides of a session: each continues with the id that the one before set.
 fn check_hides(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
     let keys = verify.scan.hide_keys(scope.key);
     let keys = verify.found.readable(&scope.place, keys)?;
@@ -82,7 +82,7 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut SessionScope, key: RunKey) -> 
     let stored = stored.unwrap_or(derived);
     check_row_digest(verify, &place, &stored, &derived);
     audit::take(verify, &mut scope.audited, AuditKind::Run, stored, &place);
-    // One that is not over has no moment.
+    // A running one has no tick of its end.
     if row.outcome != Outcome::Running {
         scope.take_moment(verify, &place, row.tick);
     }
@@ -104,7 +104,7 @@ pub(super) fn check_row_digest(
     }
 }
 
-/// Checks that a point is in the session and not beyond the turns of its loop.
+/// Checks that a point is in the session and not after the last turn of its loop.
 fn check_point(
     verify: &mut Verify<'_>,
     scope: &SessionScope,
@@ -136,7 +136,7 @@ fn check_json(verify: &mut Verify<'_>, place: &str, row: &RunRow) {
     }
 }
 
-/// Only a committed run has blocks.
+/// Checks that only a committed run has blocks.
 fn check_blocks(verify: &mut Verify<'_>, place: &str, row: &RunRow) -> StoreResult<()> {
     if row.outcome == Outcome::Committed {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What an agent calls before each model call.
+//! Preparing a context before each model call.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -46,7 +46,7 @@ fn nothing_happens_until_the_trigger_fires() {
     assert_eq!(provider_faults(&request, Form::Anthropic), []);
 }
 
-/// Fails, or compacts the session itself while it works.
+/// Fails, or compacts the session itself while it runs.
 struct Bad {
     calls: AtomicU32,
     rival: Option<SessionHandle>,
@@ -146,7 +146,7 @@ fn what_nothing_fits_is_a_typed_error_each_time() {
     assert_eq!(format!("{:?}", runs.rows), "[[1]]", "tried once");
 }
 
-/// An agent that asks before each call: prompts, calls with outputs of any size, answers.
+/// An agent prepares before each call: prompts, calls with outputs of any size, answers.
 #[test]
 fn an_agent_never_sees_more_than_its_window_nor_what_a_provider_refuses() {
     const WINDOW: u64 = 32_000;

@@ -1,4 +1,4 @@
-//! Each step of the ladder.
+//! Each step of the fallback.
 
 use loopstore::compact::{BudgetUnit, CompactOutcome, NotNeeded};
 use loopstore::context::{BuildError, PartSection};
@@ -117,7 +117,7 @@ fn the_first_turns_go_before_the_last_ones() {
     assert_eq!(report.blocks[0].keep_first, None);
     assert_eq!(report.blocks[0].keep_recent.unwrap().first, 8);
     assert_fits(&store, &history, &request, &report);
-    // What room is left goes to the outputs.
+    // The remaining room is used for the outputs.
     assert!(texts(&context(&history)).contains(&"x".repeat(400)));
 }
 
@@ -283,7 +283,7 @@ fn images_cannot_wedge_a_session() {
             .count(),
         3
     );
-    // The last turn keeps its image as long as that fits.
+    // The last turn keeps its image while that fits.
     let images = seen.messages.iter().filter_map(AgentMessage::message);
     let images = images.flat_map(Message::content);
     assert_eq!(images.filter(|b| matches!(b, Content::Image(_))).count(), 1);
@@ -340,7 +340,7 @@ fn a_turn_in_flight_is_never_touched() {
     assert!(texts(&seen).ends_with(&asked));
 }
 
-/// Says far more than it may.
+/// Returns a text that is far too long.
 struct Verbose;
 
 impl BlockCompactionStrategy for Verbose {
@@ -383,7 +383,7 @@ fn the_digest_stands_in_for_a_text_that_is_too_long() {
         "{row}"
     );
 
-    // Where the window has room for it, it is taken as it is.
+    // If the window has room for the text, it is used unchanged.
     undo(&store, &history.session, &Default::default()).unwrap();
     request.policy.window.max_context_tokens = 3_500;
     request.trigger = CompactTrigger::Length;
@@ -411,7 +411,7 @@ fn a_context_is_never_left_empty() {
     let store = SqliteStore::in_memory().unwrap();
     let mut history = History::new(&store, "s");
     work(&history, 0..9, 4_000);
-    // The agent has begun anew and said nothing yet.
+    // The agent has begun a loop without any message.
     history.start_loop(Some(0), None);
     let mut request = request(60);
     request.policy.compaction.recent_window = RecentWindow::CurrentLoop;
@@ -427,7 +427,7 @@ fn a_context_is_never_left_empty() {
     assert!(seen.tokens <= target(&request));
 }
 
-/// An answer as some sources record it: its blocks one by one, without turns.
+/// Some sources record the blocks of an answer one by one, without turns.
 #[test]
 fn thinking_alone_is_never_parted_from_its_answer() {
     for (first, recent) in [(2, 4), (1, 3), (1, 4), (2, 3)] {

@@ -61,7 +61,7 @@ fn request(random: &mut Random, at: usize) -> CompactRequest {
     }
 }
 
-/// Each turn of the chain is shown as it is, or covered by a section, or rolled up.
+/// Checks that each turn of the chain is shown, covered by a section, or rolled up.
 fn assert_every_turn(history: &History<'_>, at: usize) {
     let leaf = history.row(at).key;
     store::read(history.store, |read| {
@@ -102,7 +102,7 @@ fn assert_every_turn(history: &History<'_>, at: usize) {
     .unwrap();
 }
 
-/// Tokens that no plan may give up: a turn in flight, and the turns whose calls it answers.
+/// Returns the tokens that no plan may give up: a turn in flight, and the turns whose calls it answers.
 fn in_flight(history: &History<'_>, at: usize) -> u64 {
     let row = history.row(at);
     let last = row.totals.turns.checked_sub(1);
@@ -171,7 +171,7 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
                 );
                 assert_eq!(size, report.after, "seed {seed}: {request:?}\n{report:?}");
                 let is_last = report.fallback.as_deref() == Some("last_turns");
-                // What is pinned is not given up, nor what is in flight.
+                // Neither pinned messages nor turns in flight are given up.
                 let pinned = pins(&store, &history.session, Some(&loop_id(at))).unwrap();
                 let is_bound = !pinned.pins.is_empty() || in_flight(&history, at) > target.tokens;
                 assert!(
@@ -181,7 +181,7 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
                 assert_every_turn(&history, at);
             }
             CompactOutcome::NotNeeded if report.error.is_none() => {
-                // Few messages never fire reserves.
+                // A few messages never reach the reserves.
                 let is_few = matches!(
                     request.policy.compaction.policy,
                     CompactionPolicy::Reserves { .. }

@@ -6,8 +6,7 @@ use loopstore::*;
 
 use crate::support::histories::{History, answer, result, user};
 
-/// A compaction to a window of this many tokens, that keeps one turn at the start and four at the
-/// end.
+/// Returns a request to compact to this number of tokens, with one turn kept at the start and four at the end.
 pub fn request(max_context_tokens: u64) -> CompactRequest {
     CompactRequest {
         policy: Policy::of(
@@ -61,7 +60,7 @@ pub fn texts(context: &Context) -> String {
         .join("\n")
 }
 
-/// Tokens that a context may have so that the default policy does not fire.
+/// Returns the maximum tokens of a context for which the default policy does not compact.
 pub fn target(request: &CompactRequest) -> u64 {
     request.policy.target().tokens
 }

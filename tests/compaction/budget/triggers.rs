@@ -1,4 +1,4 @@
-//! When to compact: the three triggers on a real session, hooks and events.
+//! The three triggers on a real session, hooks and events.
 
 use std::sync::{Arc, Mutex};
 
@@ -194,7 +194,7 @@ fn hooks_are_called_around_and_may_say_no() {
     );
 }
 
-/// An answer whose provider counted `tokens` for its call.
+/// Returns an answer whose provider counted `tokens` for its call.
 fn counted(turn: u32, tokens: u64) -> AgentMessage {
     let mut message = answer(&format!("answer {turn}"), &[], turn);
     let Some(Message::Assistant(inner)) = message.message_mut() else {
@@ -227,14 +227,14 @@ fn what_the_provider_counted_decides_and_a_restart_knows_it() {
         asked_about(&history, &request),
         (estimate, TokenSource::Estimate)
     );
-    // The provider counts far more than the store does, the system prompt included.
+    // The provider counts far more than the store, since it includes the system prompt.
     history.append(0, vec![user("and now?", 20), counted(20, 8_900)]);
     request.policy.window.system_prompt_tokens = 300;
     assert_eq!(
         asked_about(&history, &request),
         (8_600, TokenSource::Reported)
     );
-    // What came after is estimated: a prompt of 1 + 4 tokens, in a loop of its own.
+    // Later messages are estimated: a prompt of 1 + 4 tokens, in a new loop.
     history.start_loop(Some(0), None);
     history.append(1, vec![user("go", 0)]);
     assert_eq!(
@@ -269,7 +269,7 @@ fn what_the_provider_counted_decides_and_a_restart_knows_it() {
         format!("{:?}", events.rows).contains("reported"),
         "{events:?}"
     );
-    // The context is another one since: the figure says nothing of it.
+    // The context has changed since, so the count does not apply to it.
     let (after, source) = asked_about(&history, &request);
     assert_eq!(
         (after, source),
@@ -297,7 +297,7 @@ fn what_was_counted_beyond_a_cut_does_not_count() {
         asked_about(&history, &request(10_000)).1,
         TokenSource::Estimate
     );
-    // The turn that an importer replaces takes its figure with it.
+    // When an importer replaces the turn, its count is gone too.
     history.start_loop(Some(0), Some(1));
     assert_eq!(
         asked_about(&history, &request(10_000)),

@@ -1,4 +1,4 @@
-//! Summaries that follow the window: what a policy gives them, and what a first one gets besides.
+//! Summaries whose size depends on the window: the size that a policy gives them, and the bonus of a first one.
 
 use loopstore::compact::CompactOutcome;
 use loopstore::model::Turns;
@@ -9,7 +9,7 @@ use crate::support::histories::{History, answer, result, user};
 
 const WINDOW: u64 = 40_000;
 
-/// Turns in which an agent reads, finds and tells, each with words of its own.
+/// Records turns in which an agent reads, finds and answers, each with different words.
 fn work(history: &History<'_>, turns: std::ops::Range<u32>) {
     for turn in turns {
         let call = format!("c{turn}");
@@ -72,7 +72,7 @@ fn a_first_summary_fills_the_window_and_a_later_one_extends_it() {
         "{tokens} of {target}"
     );
     assert_eq!(turns.map(|turns| (turns.first, turns.last)), Some((2, 389)));
-    // It goes on from there: nothing of the first summary is read again, and there is room to grow.
+    // The second compaction continues from the first: the first summary is not read again, and there is room to grow.
     work(&history, 400..440);
     let second = compact(&history, &request);
     assert_eq!(

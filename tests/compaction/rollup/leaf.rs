@@ -1,9 +1,9 @@
-//! A leaf whose own tool compacted it in the middle: the rollup stands on the loop that goes on.
+//! A leaf that its own tool compacted in the middle: the rollup is on the loop that continues.
 
 use super::*;
 use loopstore::compact::CompactTrigger;
 
-/// A transcript of two prompts whose tool compacted everything in the middle of the second loop.
+/// Returns a transcript of two prompts whose tool compacted everything in the middle of the second loop.
 fn compacted_by_its_tool(summary: &str) -> String {
     let mut lines = Vec::new();
     let mut parent = "null".to_owned();
@@ -58,7 +58,7 @@ fn import_into(store: &dyn Database, summary: &str) {
     loopstore_transcripts::import_paths(store, &[file], &options, &mut |_| {}).unwrap();
 }
 
-/// Keeps only the very last turn at the end, whatever was planned: a gap.
+/// Keeps only the last turn at the end, whatever the plan, which leaves a gap.
 struct Gap;
 
 impl BlockCompactionStrategy for Gap {
@@ -231,7 +231,7 @@ fn without_a_rollup_for_older_loops_the_text_gets_what_a_loop_gets() {
     );
 }
 
-/// Says that it asked a model once for each text.
+/// Reports one request to a model for each text.
 struct Asks;
 
 impl Asks {
@@ -288,7 +288,7 @@ fn the_tail_of_a_loop_behind_is_compacted_and_its_last_turns_are_kept() {
             at,
         );
     }
-    // A prompt begins a loop behind the long one.
+    // A prompt begins a loop after the long one.
     chat.end_loop(LoopStatus::Completed).unwrap();
     chat.append([
         Message::user("Go on, please."),
@@ -318,7 +318,7 @@ fn the_tail_of_a_loop_behind_is_compacted_and_its_last_turns_are_kept() {
             .unwrap()
             .ok
     );
-    // With fewer turns asked for, the rest of that loop goes into its text.
+    // With fewer turns kept, the rest of that loop becomes part of its text.
     let mut few = small(3_000);
     few.policy.compaction.keep_recent = KeepRecent::Turns(4);
     let report = chat.compact(&few).unwrap();

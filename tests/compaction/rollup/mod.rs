@@ -1,4 +1,4 @@
-//! Rollups: loops before the scope go into one bounded summary, and none is lost without a trace.
+//! Rollups: loops before the scope are replaced by one bounded summary, and each of them is accounted for.
 
 mod leaf;
 
@@ -185,7 +185,7 @@ fn every_turn_is_shown_or_covered_however_the_chain_grows() {
     }
 }
 
-/// Each turn of the chain is in one part of the context, or covered by the active rollup.
+/// Checks that each turn of the chain is in one part of the context, or covered by the active rollup.
 fn assert_every_turn_once(store: &SqliteStore) {
     let seen = context(store);
     let mut turns: Vec<(String, u32)> = Vec::new();

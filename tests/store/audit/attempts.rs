@@ -1,4 +1,4 @@
-//! What an attempt leaves that panics, and what it asked for and reached.
+//! The record of an attempt that panics: its request and its result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use loopstore::compact::{CompactOutcome, CompactReport};
 use loopstore::*;
 use loopstore_verify::verify;
 
-/// Panics wherever it is asked.
+/// Panics in every method.
 struct Panics;
 
 impl BlockCompactionStrategy for Panics {
@@ -95,7 +95,7 @@ fn runs(store: &Store) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// The store goes on as if nothing had been.
+/// Checks that the store works as if the attempt had not happened.
 fn is_whole(store: &Store, chat: &SessionHandle) {
     chat.append([Message::user("And now?"), Message::assistant("Still rain.")])
         .unwrap();

@@ -1,4 +1,4 @@
-//! The SQL contract: the views, asked by the plain `sqlite3` program and by the store.
+//! The SQL contract: the views, queried by the plain `sqlite3` program and by the store.
 
 mod content;
 mod cost;
@@ -8,7 +8,7 @@ mod stage;
 
 use stage::Stage;
 
-/// The columns that are promised, in their order. New ones may only come after them.
+/// The promised columns, in order. New ones may only come after them.
 const CONTRACT: [(&str, &str); 16] = [
     (
         "v_sessions",

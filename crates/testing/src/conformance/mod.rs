@@ -252,7 +252,7 @@ macro_rules! promises {
 /// An empty store that a promise is tried on.
 pub struct FreshStore {
     store: Store,
-    /// The folder of its file, which is removed with it.
+    /// The folder of the store's file, which is removed with it.
     _folder: Option<TempDir>,
 }
 
@@ -282,7 +282,7 @@ impl FreshStore {
 
 /// The argument of a promise, borrowed from the store that it is tried on.
 pub trait PromiseArgument<'a, T: ?Sized + 'a> {
-    /// Returns the store as the promise takes it.
+    /// Returns the store as the type of the promise's parameter.
     fn argument(&'a self) -> &'a T;
 }
 
@@ -376,7 +376,7 @@ fn is_refused<T>(
     );
 }
 
-/// A loop with two generations, of which the first is undone.
+/// Returns a loop with two generations, of which the first is undone.
 fn compacted(store: &dyn SessionStore) -> History<'_> {
     let mut history = session_of_turns(store, "s", 6);
     assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
@@ -391,7 +391,7 @@ fn compacted(store: &dyn SessionStore) -> History<'_> {
 mod tests {
     use std::path::Path;
 
-    /// A public function that takes a store and is not in the list would be run on no backend.
+    /// A promise that is missing in the list would be tested on no backend.
     #[test]
     fn every_promise_is_in_the_list() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
@@ -401,7 +401,7 @@ mod tests {
             for signature in text.split("\npub fn ").skip(1) {
                 let (signature, _) = signature.split_once(" {\n").unwrap();
                 let (name, arguments) = signature.split_once('(').unwrap();
-                // A function that returns something is a part of others.
+                // A function that returns a value is a helper.
                 let is_promise =
                     arguments.trim_start().starts_with("store: &") && !arguments.contains("->");
                 let is_listed = list.contains(&format!("                {name},\n"));

@@ -1,4 +1,4 @@
-//! A strategy of phi-core in loopstore, and one of loopstore in phi-core.
+//! A strategy of phi-core in loopstore, and a strategy of loopstore in phi-core.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::defects::WIDE;
 use super::stage::*;
 use super::world::World;
 
-/// A session of one loop with this many turns.
+/// Returns a session of one loop with this many turns.
 fn session(seed: u64, turns: usize) -> World {
     let mut world = World::new(seed);
     for _ in 0..turns {
@@ -71,7 +71,7 @@ fn phi_cores_default_makes_the_same_text_as_ours() {
     });
 }
 
-/// Summarises with one message, after some time.
+/// A strategy that summarises with one message after a delay.
 struct Late;
 
 #[async_trait]
@@ -135,7 +135,7 @@ fn a_strategy_that_waits_is_waited_for_also_within_a_runtime() {
             ..CompactRequest::default()
         };
         let id = SessionId::new("s").unwrap();
-        // On the runtime's own thread, where a second runtime could not wait.
+        // This is a thread of the runtime, which cannot wait for a second runtime.
         let report = compact_session_loops(store.blocking().database(), &id, &request).unwrap();
         assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
         let coverage = &report.blocks[0].coverage;
@@ -248,7 +248,7 @@ fn an_earlier_loop_is_summarised_whole_and_a_short_one_kept() {
     });
 }
 
-/// Fails on everything.
+/// A strategy that always fails.
 struct Failing;
 
 impl BlockCompactionStrategy for Failing {

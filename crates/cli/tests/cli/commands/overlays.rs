@@ -19,7 +19,7 @@ impl CompactionHook for No {
     }
 }
 
-/// Compacts with a hook that refuses.
+/// Runs a compaction that a hook vetoes.
 fn vetoed(stage: &Stage) {
     let mut request = CompactRequest {
         trigger: CompactTrigger::Force,
@@ -57,7 +57,7 @@ fn history_shows_every_attempt_with_its_error() {
     assert_eq!(rows[2]["flips"], json!([]));
     let told = stage.say("history work").out;
     assert!(told.contains("the agent is"), "{told}");
-    // A run that never was active is not undone.
+    // A run that was never active cannot be undone.
     let said = stage.say(&format!("undo work --run {}", run_ids(&stage)[2]));
     assert_snapshot!(said, @"
     --- stderr
@@ -188,7 +188,7 @@ fn a_fork_becomes_the_current_loop() {
     assert_eq!(row["messages"], 0);
     let context = stage.json("context work");
     assert_eq!(context["loop_id"], "other");
-    // The run was made beyond that turn: it does not count here.
+    // The run was made after that turn, so it is not part of this context.
     assert_eq!(context["parts"][0]["section"], "raw");
     assert_snapshot!(stage.say("fork work --loop test --turn 14"), @"
     --- stderr
