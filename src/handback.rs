@@ -8,7 +8,7 @@ use crate::compaction::LoopMessage;
 use crate::context::states::shown_chain;
 use crate::context::{self, AsOf, BuildError, BuildOptions, TurnState};
 use crate::model::{AgentMessage, Content, LoopId, Role, SessionId};
-use crate::store::active_blocks::{View, chain};
+use crate::store::active_blocks::{ChainView, chain};
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult};
 use loopstore_digest::{DigestInput, Digester, loop_label, supplement_headers};
 
@@ -221,7 +221,7 @@ fn turns(
     let (leaf, view) = match as_of {
         Some(as_of) => context::moment_of(read, &owner, as_of)?,
         None if owner.current_loop.is_none() => return Ok(Vec::new()),
-        None => (context::leaf_of(read, &owner, None)?, View::default()),
+        None => (context::leaf_of(read, &owner, None)?, ChainView::default()),
     };
     let mut hidden: HashMap<LoopKey, Vec<bool>> = HashMap::new();
     if wanted == Taken::Hidden {
@@ -231,7 +231,7 @@ fn turns(
         hidden.extend(states.map(|of_loop| (of_loop.key, is_hidden(of_loop.turns))));
     }
     let (mut left, mut parts) = (MOST_READ, Vec::new());
-    for link in chain(read, leaf.key, View { raw: true, ..view })?
+    for link in chain(read, leaf.key, ChainView { raw: true, ..view })?
         .into_iter()
         .rev()
     {

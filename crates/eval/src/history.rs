@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use loopstore::SealingProvider;
 use loopstore::compaction::LoopMessage;
-use loopstore::extend::active_blocks::{View, chain};
+use loopstore::extend::active_blocks::{ChainView, chain};
 use loopstore::extend::compaction::DigestInput;
 use loopstore::extend::{
     self as store, LoopKey, Outcome, SessionStore, StoreRead, StoreResult, leaf_of, session_of,
@@ -58,13 +58,17 @@ impl History {
                 return Ok(Self::default());
             }
             let leaf = leaf_of(read, &owner, None)?;
-            Self::of_chain(read, leaf.key, View::default())
+            Self::of_chain(read, leaf.key, ChainView::default())
         })
     }
 
     /// Reads a chain as it was at the point of a view, without overlays.
-    pub(super) fn of_chain(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Self> {
-        let raw = View { raw: true, ..view };
+    pub(super) fn of_chain(
+        read: &dyn StoreRead,
+        leaf: LoopKey,
+        view: ChainView,
+    ) -> StoreResult<Self> {
+        let raw = ChainView { raw: true, ..view };
         let (mut history, mut turns) = (Self::default(), 0);
         for link in chain(read, leaf, raw)? {
             read.messages(link.row.key, 0..link.end_seq, &mut |row| {

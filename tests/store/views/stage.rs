@@ -151,7 +151,11 @@ impl Stage {
         blocks.last().unwrap().key
     }
 
-    pub fn chain(&self, leaf: LoopKey, view: active_blocks::View) -> Vec<active_blocks::ChainLink> {
+    pub fn chain(
+        &self,
+        leaf: LoopKey,
+        view: active_blocks::ChainView,
+    ) -> Vec<active_blocks::ChainLink> {
         read(&self.store, |r| active_blocks::chain(r, leaf, view)).unwrap()
     }
 

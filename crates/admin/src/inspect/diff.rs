@@ -7,7 +7,7 @@ use loopstore::context::{AsOf, BuildOptions, Context, TurnState};
 use loopstore::extend::{
     self as store, Disposition, LoopKey, LoopRow, LoopStates, SessionRow, SessionStore, StoreRead,
     StoreResult,
-    active_blocks::{ActiveBlocks, View},
+    active_blocks::{ActiveBlocks, ChainView},
     leaf_of, moment_of, session_of,
 };
 use loopstore::internal::{Chain, build, turn_states};
@@ -184,7 +184,7 @@ pub fn diff_contexts(
 struct Side {
     label: String,
     leaf: LoopRow,
-    view: View,
+    view: ChainView,
 }
 
 struct Loaded {
@@ -259,7 +259,7 @@ fn side(
         DiffSide::At(AsOf::Before { loop_id, seq }) => format!("before message {seq} of {loop_id}"),
         DiffSide::Before(run) => format!("before {run}"),
     };
-    let view = View { raw, ..view };
+    let view = ChainView { raw, ..view };
     Ok(Side { label, leaf, view })
 }
 
@@ -269,17 +269,17 @@ fn place(
     owner: &SessionRow,
     side: &DiffSide,
     request: &DiffRequest,
-) -> StoreResult<(LoopRow, View)> {
+) -> StoreResult<(LoopRow, ChainView)> {
     match side {
         DiffSide::Raw | DiffSide::Now => {
             let leaf = leaf_of(read, owner, request.leaf.as_ref())?;
-            Ok((leaf, View::default()))
+            Ok((leaf, ChainView::default()))
         }
         DiffSide::At(as_of) => moment_of(read, owner, as_of),
         DiffSide::Before(run) => {
             let (leaf, view) = moment_of(read, owner, &AsOf::Run(run.clone()))?;
             let at = view.at.map(|tick| tick - 1);
-            Ok((leaf, View { at, ..view }))
+            Ok((leaf, ChainView { at, ..view }))
         }
     }
 }
