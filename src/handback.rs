@@ -115,7 +115,7 @@ pub fn working_state(
 fn written(
     store: &dyn SessionStore,
     mut digester: Digester,
-    parts: &[Turns],
+    parts: &[LoopTurns],
     name: fn(&LoopId) -> String,
     max_tokens: u64,
 ) -> Result<Option<Handback>, BuildError> {
@@ -138,7 +138,7 @@ fn written(
     }))
 }
 
-fn only_loop(parts: &[Turns]) -> Option<&LoopId> {
+fn only_loop(parts: &[LoopTurns]) -> Option<&LoopId> {
     match parts {
         [only] => Some(&only.loop_id),
         _ => None,
@@ -146,7 +146,7 @@ fn only_loop(parts: &[Turns]) -> Option<&LoopId> {
 }
 
 /// Turns of a loop that a working state is made from.
-struct Turns {
+struct LoopTurns {
     key: LoopKey,
     loop_id: LoopId,
     /// Of each turn of the loop, up to where the chain leaves it, whether it is one of them.
@@ -156,7 +156,7 @@ struct Turns {
     end: u32,
 }
 
-impl Turns {
+impl LoopTurns {
     /// Returns true if the turn belongs to the set.
     fn has(&self, turn: u32) -> bool {
         self.taken.get(turn as usize) == Some(&true)
@@ -216,7 +216,7 @@ fn turns(
     session: &SessionId,
     as_of: Option<&AsOf>,
     wanted: Taken,
-) -> StoreResult<Vec<Turns>> {
+) -> StoreResult<Vec<LoopTurns>> {
     let owner = context::session_of(read, session)?;
     let (leaf, view) = match as_of {
         Some(as_of) => context::moment_of(read, &owner, as_of)?,
@@ -242,7 +242,7 @@ fn turns(
         if !taken.contains(&true) {
             continue;
         }
-        let mut turns = Turns {
+        let mut turns = LoopTurns {
             key: link.row.key,
             loop_id: link.row.loop_id,
             taken,

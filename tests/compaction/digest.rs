@@ -821,30 +821,30 @@ fn odd_text() -> impl Strategy<Value = String> {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum AgentStep {
     Prompt(String),
     Call(String, String, String, Option<(String, bool)>),
     Say(String),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = AgentStep> {
     let outcome = proptest::option::of((odd_text(), any::<bool>()));
     let key = prop_oneof!["[a-z_]{1,9}", odd_text()];
     prop_oneof![
-        1 => odd_text().prop_map(Step::Prompt),
-        1 => odd_text().prop_map(Step::Say),
+        1 => odd_text().prop_map(AgentStep::Prompt),
+        1 => odd_text().prop_map(AgentStep::Say),
         4 => ("[a-zA-Z]{1,6}", key, odd_text(), outcome)
-            .prop_map(|(tool, key, value, outcome)| Step::Call(tool, key, value, outcome)),
+            .prop_map(|(tool, key, value, outcome)| AgentStep::Call(tool, key, value, outcome)),
     ]
 }
 
-fn history(steps: Vec<Step>) -> Vec<LoopMessage> {
+fn history(steps: Vec<AgentStep>) -> Vec<LoopMessage> {
     let mut messages = Vec::new();
     for (turn, step) in (0..).zip(steps) {
         let id = format!("c{turn}");
         match step {
-            Step::Prompt(text) => messages.push((turn, user(&text))),
-            Step::Say(text) => messages.push((
+            AgentStep::Prompt(text) => messages.push((turn, user(&text))),
+            AgentStep::Say(text) => messages.push((
                 turn,
                 Message::Assistant(AssistantMessage {
                     content: vec![Content::text(text)],
@@ -852,7 +852,7 @@ fn history(steps: Vec<Step>) -> Vec<LoopMessage> {
                 })
                 .into(),
             )),
-            Step::Call(tool, key, value, outcome) => {
+            AgentStep::Call(tool, key, value, outcome) => {
                 let arguments = serde_json::json!({ key: value, "number": turn * 1000 });
                 messages.push((turn, call(&id, &tool, &arguments.to_string())));
                 if let Some((text, is_error)) = outcome {
