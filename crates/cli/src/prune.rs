@@ -5,13 +5,13 @@ use loopstore_terminal::confirm::confirm;
 use loopstore_terminal::output::note_copies;
 use loopstore_terminal::{App, CliError, Done, text};
 
-use super::erase::left;
+use super::erase::report_leftover;
 use super::kept_files;
 
-/// The most days that an age can have: a thousand years.
+/// The maximum age in days: a thousand years.
 const MOST_DAYS: i64 = 365_250;
 
-/// The most sessions that are listed.
+/// The maximum number of sessions in the list.
 const LISTED: usize = 20;
 
 /// Permanently remove old sessions, each with a receipt
@@ -44,7 +44,7 @@ pub struct PruneArgs {
     yes: bool,
 }
 
-/// Reads an age and returns it in milliseconds.
+/// Parses an age, and returns it in milliseconds.
 pub fn age(given: &str) -> Result<i64, String> {
     let wrong = || "expected a number with m, h, d, w or y, such as 30d".to_owned();
     let split = given
@@ -93,7 +93,7 @@ pub fn run(app: &mut App, args: &PruneArgs) -> Result<Done, CliError> {
     }
     app.print(&report, || summary(&report))?;
     note_copies(&report.copies);
-    Ok(left(report.leftover, "prune"))
+    Ok(report_leftover(report.leftover, "prune"))
 }
 
 fn summary(report: &PruneReport) -> String {

@@ -16,7 +16,7 @@
 mod archive;
 mod erase;
 mod files;
-mod left;
+mod leftovers;
 mod prune;
 mod redact;
 mod sizes;
@@ -30,12 +30,12 @@ use loopstore_files::copies::{UnfinishedCopy, remove_unfinished_copies};
 use serde::Serialize;
 
 pub use archive::{
-    ArchiveReport, ArchiveRequest, MovedLoop, UnarchiveRequest, UnarchivedLoop, UnarchivedReason,
-    archive, unarchive,
+    ArchiveReport, ArchiveRequest, MovedLoop, SkipReason, SkippedLoop, UnarchiveRequest, archive,
+    unarchive,
 };
 pub use erase::{EraseReport, EraseRequest, erase};
 pub use files::{FilesRemoved, KeptFile, files_removed};
-pub use left::ContentRemnant;
+pub use leftovers::ContentRemnant;
 pub use loopstore::extend::receipt::Receipt;
 pub use prune::{KeepReason, KeptSession, PruneReport, PruneRequest, PrunedSession, prune};
 pub use redact::{

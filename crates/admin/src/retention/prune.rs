@@ -206,7 +206,7 @@ impl PrunePlan {
             .map_or(i64::MAX, |age| now().saturating_sub(age));
         let active = rows.iter().map(|row| (row.key, last_active(row)));
         let active: HashMap<SessionKey, Option<i64>> = active.collect();
-        let rest = behind_the_newest(&rows, &active, request);
+        let rest = without_newest(&rows, &active, request);
         let (undated, dated): (Vec<&SessionRow>, Vec<&SessionRow>) =
             rest.into_iter().partition(|row| active[&row.key].is_none());
         let old = dated.iter().filter(|row| active[&row.key] < Some(until));
@@ -306,18 +306,18 @@ fn last_used(read: &dyn StoreRead, row: &SessionRow, loops: &[LoopRow]) -> Store
 }
 
 /// Returns the selected sessions without the newest ones, which stay.
-fn behind_the_newest<'a>(
+fn without_newest<'a>(
     rows: &'a [SessionRow],
     active: &HashMap<SessionKey, Option<i64>>,
     request: &PruneRequest,
 ) -> Vec<&'a SessionRow> {
-    let is_asked = |row: &&SessionRow| {
+    let is_selected = |row: &&SessionRow| {
         let agent = request.agent.as_deref();
         agent.is_none_or(|agent| row.agent_id.as_deref() == Some(agent))
     };
-    let mut asked: Vec<&SessionRow> = rows.iter().filter(is_asked).collect();
-    asked.sort_by_key(|row| std::cmp::Reverse((active[&row.key], row.key)));
-    asked.split_off(request.keep_last.unwrap_or(0).min(asked.len()))
+    let mut selected: Vec<&SessionRow> = rows.iter().filter(is_selected).collect();
+    selected.sort_by_key(|row| std::cmp::Reverse((active[&row.key], row.key)));
+    selected.split_off(request.keep_last.unwrap_or(0).min(selected.len()))
 }
 
 /// Groups sessions that started each other or continue each other. Only groups with one of these sessions are

@@ -22,11 +22,11 @@ pub fn pinned<'a>(store: &'a dyn Database, id: &str) -> History<'a> {
             history.start_loop(Some(at - 1), None);
         }
         for turn in 0..4 {
-            let said = match turn {
+            let text = match turn {
                 1 => format!("git clone https://me:{SECRET}@example.org/{id}/{at}"),
                 _ => format!("Part {at}.{turn}. {}", "Nails. ".repeat(60)),
             };
-            let messages = vec![user(&said, turn), answer(&"Wood. ".repeat(60), &[], turn)];
+            let messages = vec![user(&text, turn), answer(&"Wood. ".repeat(60), &[], turn)];
             history.append(at, messages);
         }
         let turn = if at == 4 { 3 } else { 1 };
@@ -36,10 +36,10 @@ pub fn pinned<'a>(store: &'a dyn Database, id: &str) -> History<'a> {
     // Another pin, in a loop that the rollup covers: the rollup is written again.
     assert!(history.pin(4, PinRef::message("loop-0", 2, 4)));
     for turn in 4..8 {
-        let said = format!("Part {turn}. {}", "More. ".repeat(90));
+        let text = format!("Part {turn}. {}", "More. ".repeat(90));
         history.append(
             4,
-            vec![user(&said, turn), answer(&"Wood. ".repeat(60), &[], turn)],
+            vec![user(&text, turn), answer(&"Wood. ".repeat(60), &[], turn)],
         );
     }
     assert_eq!(history.compact(4, (0, 1), false)["outcome"], "committed");
