@@ -18,7 +18,7 @@ use crate::compaction::{CompactionScope, OlderLoops, RunConfig};
 use crate::context::{Chain, Purpose};
 use crate::model::Json;
 use crate::overlay;
-use crate::store::active_blocks::View;
+use crate::store::active_blocks::ChainView;
 use crate::store::{
     self, NewBlock, Outcome, RunKey, RunRow, SessionStore, StoreError, StoreRead, StoreResult,
     StoreWrite, codec,
@@ -311,7 +311,7 @@ impl PendingRun<'_> {
         if read.has_receipt_after(session, receipt)? {
             return Ok(false);
         }
-        let view = View::default();
+        let view = ChainView::default();
         let now = Chain::load(read, self.snapshot.leaf, view, config, window, purpose)?;
         let (now, then) = (now.active_blocks(), &self.snapshot.active_blocks);
         // With `Skip` the walk ends where nothing before matters, which an append may move.

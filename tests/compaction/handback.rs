@@ -1,7 +1,7 @@
 //! The working state that is returned for a summary that another program wrote.
 
 use loopstore::compaction::*;
-use loopstore::handback::{Stands, handback, working_state};
+use loopstore::handback::{SummaryRelation, handback, working_state};
 use loopstore::*;
 use serde_json::json;
 
@@ -236,7 +236,12 @@ fn the_working_state_of_a_branch_holds_nothing_of_what_the_branch_took_back() {
     ])
     .unwrap();
     let state = || {
-        let state = working_state(store.database(), chat.id(), Stands::InPlace, 1_000);
+        let state = working_state(
+            store.database(),
+            chat.id(),
+            SummaryRelation::Replaces,
+            1_000,
+        );
         state.unwrap().unwrap().text
     };
     assert!(state().contains("behind.html"));
@@ -261,7 +266,12 @@ fn a_working_state_names_each_loop_by_what_expand_takes() {
         Message::assistant("They are done."),
     ])
     .unwrap();
-    let state = working_state(store.database(), chat.id(), Stands::InPlace, 2_000);
+    let state = working_state(
+        store.database(),
+        chat.id(),
+        SummaryRelation::Replaces,
+        2_000,
+    );
     let state = state.unwrap().unwrap().text;
     let leaf = chat.leaf().unwrap().unwrap();
     for id in ["loop-1", leaf.as_str()] {

@@ -76,9 +76,9 @@ pub fn apply(
             let row = AppendKey {
                 name: change.key.to_owned(),
                 loop_key: done.loop_key,
-                seqs: done.seqs,
-                turns: done.turns,
-                tokens: done.tokens,
+                seqs: done.appended.seqs,
+                turns: done.appended.turns,
+                tokens: done.appended.tokens,
             };
             write.insert_append_key(owner, &row)?;
             Ok(true)

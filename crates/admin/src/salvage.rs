@@ -23,7 +23,7 @@ use crate::backup::{BackupError, checked_copy};
 
 /// A row or range of rows that could not be copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Lost {
+pub struct UncopiedRows {
     /// The kind of the row: `message`, `loop`, `run`; for rows of other tables the name of the table.
     pub kind: String,
     /// The place of the row: `session S, loop L, messages 3 to 9`.
@@ -41,7 +41,7 @@ pub struct SalvageReport {
     /// The number of rows in the new database, by kind.
     pub kept: Checked,
     /// The lost rows. Rows that vanished without a trace cannot be listed.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<UncopiedRows>,
     /// The size of the new database in bytes.
     pub bytes: u64,
 }
@@ -97,7 +97,7 @@ pub fn salvage(
             mended = mending::mend(mender, &*counter)?;
             Ok(())
         })?;
-        lost = unread.iter().map(Lost::of).chain(mended).collect();
+        lost = unread.iter().map(UncopiedRows::of).chain(mended).collect();
         Ok(())
     })?;
     Ok(SalvageReport {
@@ -108,7 +108,7 @@ pub fn salvage(
     })
 }
 
-impl Lost {
+impl UncopiedRows {
     /// Describes rows by their keys; the keys of messages and turns contain their loop.
     fn of(rows: &LostRows) -> Self {
         let kind = match rows.table.as_str() {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use loopstore::context::TurnState;
-use loopstore::extend::active_blocks::{View, chain};
+use loopstore::extend::active_blocks::{ChainView, chain};
 use loopstore::extend::{
     self as store, BlockCore, BlockKind, Disposition, LoopKey, LoopRow, SessionRow, StoreError,
     StoreRead, StoreResult, prompt,
@@ -189,11 +189,11 @@ pub fn seen(store: &dyn Database, session: &SessionId, leaf: &LoopId) -> StoreRe
 
 /// Returns the loops of a chain with their active blocks.
 fn loops_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<HashMap<LoopId, LoopSeen>> {
-    let raw = View {
+    let raw = ChainView {
         raw: true,
-        ..View::default()
+        ..ChainView::default()
     };
-    let blocks: HashMap<LoopKey, String> = chain(read, leaf, View::default())?
+    let blocks: HashMap<LoopKey, String> = chain(read, leaf, ChainView::default())?
         .into_iter()
         .filter_map(|link| Some((link.row.key, name(link.block.as_ref()?))))
         .collect();

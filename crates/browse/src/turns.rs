@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use loopstore::context::TurnState;
-use loopstore::extend::active_blocks::{View, chain};
+use loopstore::extend::active_blocks::{ChainView, chain};
 use loopstore::extend::{
     self as store, BlockCore, Disposition, LoopKey, LoopRow, MessageRow, Section, StoreRead,
     StoreResult, TurnRow,
@@ -160,7 +160,7 @@ fn messages_of(read: &dyn StoreRead, row: &LoopRow, turn: u32) -> StoreResult<Ve
 
 /// Returns the block that applies to a loop: its own, or the rollup that covers it.
 fn block_for(read: &dyn StoreRead, leaf: LoopKey, of: LoopKey) -> StoreResult<Option<BlockCore>> {
-    let links = chain(read, leaf, View::default())?;
+    let links = chain(read, leaf, ChainView::default())?;
     let own = links.iter().position(|link| link.row.key == of);
     Ok(links
         .into_iter()

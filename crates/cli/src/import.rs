@@ -10,7 +10,7 @@ use loopstore_terminal::output::note;
 use loopstore_terminal::server::Access;
 use loopstore_terminal::{App, CliError, Done, progress, text};
 use loopstore_transcripts::{
-    FileProgress, ImportError, ImportOptions, ImportReport, Repaired, Skipped, import_paths,
+    FileProgress, FileRepair, ImportError, ImportOptions, ImportReport, Skipped, import_paths,
     importers,
 };
 
@@ -273,7 +273,7 @@ fn left_out(report: &ImportReport) -> Option<String> {
     (!counts.is_empty()).then(|| format!("Left out or repaired: {}.", counts.join(", ")))
 }
 
-pub(super) fn repaired_line(repaired: &Repaired) -> String {
+pub(super) fn repaired_line(repaired: &FileRepair) -> String {
     let line = repaired
         .line
         .map_or(String::new(), |line| format!(":{line}"));

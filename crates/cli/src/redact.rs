@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use loopstore::SessionId;
 use loopstore_admin::retention::{
-    self, FindingPlace, FoundSecret, LeftPlace, Leftover, RedactReport, RedactRequest,
+    self, ContentRemnant, FindingPlace, FoundSecret, Leftover, RedactReport, RedactRequest,
 };
 use loopstore_redact::FoundBy;
 use loopstore_terminal::confirm::confirm;
@@ -213,7 +213,7 @@ fn other_sessions(ids: &BTreeSet<&str>) -> Vec<String> {
 /// Lists the remaining places of secrets, and returns the exit status of the command: other sessions are redacted
 /// separately.
 fn still_there(report: &RedactReport) -> Done {
-    let is_other = |place: &LeftPlace| {
+    let is_other = |place: &ContentRemnant| {
         let own = &report.session_id;
         place.session_id.as_ref().is_some_and(|id| id != own)
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use loopstore::{Database, StoreError};
 use loopstore_terminal::output::note;
 use loopstore_terminal::{App, CliError, Done, text, with_causes};
-use loopstore_transcripts::{Growth, ImportError, ImportOptions, ImportReport, Watch};
+use loopstore_transcripts::{ImportError, ImportOptions, ImportReport, Watch, WatchedImport};
 use serde::Serialize;
 
 use super::import::{note_other_conversations, repaired_line, skipped_line, warn_of_unredacted};
@@ -96,7 +96,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn progress(&mut self, progress: &Growth) -> Result<(), CliError> {
+    fn progress(&mut self, progress: &WatchedImport) -> Result<(), CliError> {
         match &progress.result {
             Ok(report) => {
                 self.added += report.added_messages;
@@ -106,7 +106,11 @@ impl Printer<'_> {
         }
     }
 
-    fn imported(&mut self, progress: &Growth, report: &ImportReport) -> Result<(), CliError> {
+    fn imported(
+        &mut self,
+        progress: &WatchedImport,
+        report: &ImportReport,
+    ) -> Result<(), CliError> {
         let file = progress.path.display().to_string();
         if self.app.json {
             return self.line(&WatchLine::Imported { file, report });
@@ -141,7 +145,7 @@ impl Printer<'_> {
     }
 
     /// A file in a folder that is not a transcript is not a failure.
-    fn failed(&mut self, progress: &Growth, error: &ImportError) -> Result<(), CliError> {
+    fn failed(&mut self, progress: &WatchedImport, error: &ImportError) -> Result<(), CliError> {
         if let ImportError::Store(StoreError::FileReplaced) = error {
             // A replaced file stays replaced.
             return Err(StoreError::FileReplaced.into());

@@ -35,7 +35,7 @@ use loopstore::extend::{Database, SessionKey, StoreError, StoreResult};
 use loopstore::internal::database;
 use loopstore::model::{LoopId, SessionId};
 use loopstore_export::ExportError;
-use loopstore_transcripts::{ImportError, Source, StoredLines, import_source};
+use loopstore_transcripts::{ImportError, SessionLines, Source, import_source};
 use serde::Serialize;
 use spool::{LineSpool, SpooledLines, digest_in};
 
@@ -63,7 +63,7 @@ pub enum CopyError {
 
 /// A session that is not the same in both databases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Differing {
+pub struct DifferingSession {
     /// The session.
     pub session_id: SessionId,
     /// The reason that the session was not copied, if it is known.
@@ -107,7 +107,7 @@ pub struct CopyReport {
     /// Sessions that the target had already, byte for byte.
     pub same: u64,
     /// Sessions that differ between the databases afterwards.
-    pub differ: Vec<Differing>,
+    pub differ: Vec<DifferingSession>,
     /// Sessions that stayed active; always empty for [`copy`].
     pub at_work: Vec<ActiveSession>,
     /// Sessions that were erased or pruned in the source and are still in the target.
@@ -212,7 +212,7 @@ struct SessionCopier<'a> {
     folder: &'a Path,
     /// The copied sessions, by their keys in the source.
     copied: HashSet<SessionKey>,
-    differ: BTreeMap<SessionKey, Differing>,
+    differ: BTreeMap<SessionKey, DifferingSession>,
     report: CopyReport,
 }
 
@@ -294,7 +294,7 @@ impl<'a> SessionCopier<'a> {
                 let session = id.clone();
                 self.differ.insert(
                     key,
-                    Differing {
+                    DifferingSession {
                         session_id: session,
                         reason,
                     },
@@ -318,7 +318,7 @@ impl<'a> SessionCopier<'a> {
             path: Path::new("the lines of the session"),
             reader: &mut way.reader()?,
         };
-        match import_source(self.to, &StoredLines, source, Some(id.clone())) {
+        match import_source(self.to, &SessionLines, source, Some(id.clone())) {
             Ok(_) if digest_in(self.to, id)? == Some(lines.digest) => Ok(SessionOutcome::Copied),
             Ok(_) => Ok(SessionOutcome::Differs(None)),
             Err(error @ (ImportError::NoTranscript(_) | ImportError::Refused(_))) => {

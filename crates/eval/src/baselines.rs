@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use loopstore::compaction::{Placed, StrategyError};
+use loopstore::compaction::{LoopMessage, StrategyError};
 use loopstore::extend::search::content_words;
 use loopstore::model::{AgentMessage, Message};
 use loopstore::tokens::TokenCounter;
@@ -23,7 +23,7 @@ impl EvalStrategy for EvalRandom {
 
     fn compact(
         &self,
-        history: &[Placed],
+        history: &[LoopMessage],
         budget: u64,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
@@ -45,11 +45,11 @@ impl EvalStrategy for EvalTfIdf {
 
     fn compact(
         &self,
-        history: &[Placed],
+        history: &[LoopMessage],
         budget: u64,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
-        let words = |placed: &Placed| {
+        let words = |placed: &LoopMessage| {
             let texts = placed
                 .message
                 .message()
@@ -79,7 +79,7 @@ impl EvalStrategy for EvalTfIdf {
 
 /// Returns the messages that fit, selected in this order and returned in the original order.
 fn chosen(
-    history: &[Placed],
+    history: &[LoopMessage],
     order: &[usize],
     budget: u64,
     counter: &dyn TokenCounter,

@@ -26,7 +26,7 @@ use std::str::FromStr;
 
 use loopstore::compaction::UnknownWord;
 use loopstore::extend as store;
-use loopstore::extend::active_blocks::View;
+use loopstore::extend::active_blocks::ChainView;
 use loopstore::extend::source::SourceError;
 use loopstore::extend::{
     LoopKey, LoopRow, MessageRow, SessionRow, SessionStore, SourceRow, StoreError, StoreRead,
@@ -188,9 +188,9 @@ fn stretches(
         };
         return Ok(read.loops(session.key)?.into_iter().map(whole).collect());
     }
-    let raw = View {
+    let raw = ChainView {
         raw: true,
-        ..View::default()
+        ..ChainView::default()
     };
     let links = active_blocks::chain(read, leaf_of(read, session, leaf)?.key, raw)?;
     let cut = |link: active_blocks::ChainLink| {

@@ -7,7 +7,7 @@ use loopstore_core::store::listing::{
     ListedSession, LoopSums, SessionList, sessions as list_sessions, sort_by_start, view_of,
     with_flips,
 };
-use loopstore_core::store::removal::Scrubbed;
+use loopstore_core::store::removal::ScrubState;
 use loopstore_core::store::{
     Database, QueryLimits, QueryRows, Record, RecountWork, ScanWork, SessionCursor, SessionFilter,
     SessionView, Stats, StoreError, StoreResult, WriteWork,
@@ -279,17 +279,17 @@ impl Database for PostgresStore {
 
     /// Lets the server reuse the space of removed rows. Its log, its backups and pages that are not yet reused
     /// are the operator's concern.
-    fn scrub(&self) -> StoreResult<Scrubbed> {
+    fn scrub(&self) -> StoreResult<ScrubState> {
         let marked = self.rows("SELECT 1 FROM store_meta WHERE name = 'scrub'", &[])?;
         if marked.rows.is_empty() {
-            return Ok(Scrubbed::Clean);
+            return Ok(ScrubState::Clean);
         }
         self.execute_outside(
             "VACUUM sessions, loops, messages, blobs, runs, blocks, block_messages, notes,
                  started_calls, imports, sources, source_pieces, message_words",
         )?;
         self.transaction(|door| door.execute("DELETE FROM store_meta WHERE name = 'scrub'", &[]))?;
-        Ok(Scrubbed::OnServer)
+        Ok(ScrubState::OnServer)
     }
 
     fn integrity_problems(&self) -> StoreResult<Vec<String>> {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use loopstore::compaction::OlderLoops;
-use loopstore::extend::active_blocks::{ChainLink, View};
+use loopstore::extend::active_blocks::{ChainLink, ChainView};
 use loopstore::extend::{
     LoopCore, Outcome, Point, RunKey, SessionRow, SizesOverTime, StoreError, StoreRead,
     StoreResult, Tick, leaf_of,
@@ -188,9 +188,9 @@ impl CurveWalk<'_> {
 
 /// Returns the size of a context at a tick, and true if turns only add to it.
 fn size_at(sizes: &SizesOverTime<'_>, leaf: &LoopCore, tick: Tick) -> StoreResult<(u64, bool)> {
-    let view = View {
+    let view = ChainView {
         at: Some(tick),
-        ..View::default()
+        ..ChainView::default()
     };
     let (size, older_loops) = sizes.size(leaf, view)?;
     Ok((size.tokens, older_loops == OlderLoops::Rollup))
@@ -205,10 +205,10 @@ fn drop_of(
     at: usize,
 ) -> StoreResult<Drop> {
     let tokens_at = |tick| {
-        let view = View {
+        let view = ChainView {
             at: Some(tick),
             complete,
-            ..View::default()
+            ..ChainView::default()
         };
         Ok::<_, StoreError>(sizes.size(leaf, view)?.0.tokens)
     };

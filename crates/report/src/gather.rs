@@ -12,7 +12,7 @@ use super::curve::{Curve, curve_of};
 use super::messages::{WrittenMessages, places};
 use super::usage::{UsageLines, usage_of};
 use super::{ReportLine, ReportOptions};
-use loopstore::extend::active_blocks::{self, View};
+use loopstore::extend::active_blocks::{self, ChainView};
 use loopstore::extend::{
     BlockKey, BlockRow, Disposition, LoopKey, LoopRow, Outcome, RunKey, RunRow, SessionRow,
     StoreRead, StoreResult, Turns, prompt, turn_dispositions,
@@ -168,9 +168,9 @@ pub(super) fn index(
     options: &ReportOptions,
 ) -> StoreResult<SessionIndex> {
     let runs = runs_of(read, owner)?;
-    let raw = View {
+    let raw = ChainView {
         raw: true,
-        ..View::default()
+        ..ChainView::default()
     };
     let (mut chain, mut context, mut links) = (Vec::new(), IndexedSize::default(), Vec::new());
     if let Some(leaf) = leaf {
@@ -306,7 +306,7 @@ fn is_active(
     if let Some(known) = active.get(&leaf) {
         return Ok(known.contains(&block.key));
     }
-    let links = active_blocks::chain(read, leaf, View::default())?;
+    let links = active_blocks::chain(read, leaf, ChainView::default())?;
     let keys = links
         .iter()
         .filter_map(|link| Some(link.block.as_ref()?.key));

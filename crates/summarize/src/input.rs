@@ -4,7 +4,7 @@ use loopstore_model::tokens::TokenCounter;
 use loopstore_model::{AgentMessage, Int, Message, Turns};
 
 use loopstore_digest::without_recorded_sections;
-use loopstore_model::compaction::{LoopSlice, Placed, ReadError, RollupSlice};
+use loopstore_model::compaction::{LoopMessage, LoopSlice, ReadError, RollupSlice};
 
 /// The text in place of a missing task.
 const UNKNOWN_TASK: &str = "Unknown task";
@@ -16,7 +16,7 @@ pub(super) struct Input {
     /// The earlier summary: the text of the active block.
     pub(super) previous: Option<String>,
     /// The messages of the turns to read.
-    pub(super) messages: Vec<Placed>,
+    pub(super) messages: Vec<LoopMessage>,
     /// The tokens of the input in the store.
     pub(super) tokens: u64,
     /// The time of the last message: a summary must not depend on the time of the compaction.
@@ -54,7 +54,7 @@ impl Input {
                 match turn {
                     // A summary is no statement of a person, whatever its role.
                     None => previous.push(summary_of(&message)),
-                    Some(turn) => messages.push(Placed {
+                    Some(turn) => messages.push(LoopMessage {
                         turn,
                         seq: 0,
                         message,
@@ -72,7 +72,7 @@ impl Input {
     }
 
     /// Returns the input of messages without a store; the first prompt is the task.
-    pub(super) fn of_messages(messages: &[Placed], counter: &dyn TokenCounter) -> Self {
+    pub(super) fn of_messages(messages: &[LoopMessage], counter: &dyn TokenCounter) -> Self {
         let mut shown = messages.iter().map(|placed| &placed.message);
         Self {
             task: task_or_unknown(shown.clone().find_map(prompt_of)),
@@ -98,7 +98,7 @@ fn unread(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> Vec<Turns> {
     if parts.is_empty() { vec![turns] } else { parts }
 }
 
-fn time_of(messages: &[Placed]) -> Option<Int> {
+fn time_of(messages: &[LoopMessage]) -> Option<Int> {
     let mut times = messages
         .iter()
         .rev()

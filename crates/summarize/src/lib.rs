@@ -43,7 +43,7 @@ use loopstore_digest::{
     DigestCompaction, DigestInput, Digester, SUMMARIZE, loop_label, rollup_digester, turns_digester,
 };
 use loopstore_model::compaction::{
-    BlockCompactionStrategy, CancelFlag, CompactionConfig, LoopSlice, Placed, RollupSlice,
+    BlockCompactionStrategy, CancelFlag, CompactionConfig, LoopMessage, LoopSlice, RollupSlice,
     StrategyError, Summary, SummaryNotes,
 };
 use loopstore_model::tokens::TokenCounter;
@@ -188,7 +188,7 @@ impl SummarizeCompaction {
     /// If the summariser fails. The error has the text that an audit row would have.
     pub fn summarize(
         &self,
-        messages: &[Placed],
+        messages: &[LoopMessage],
         most: u64,
         counter: &dyn TokenCounter,
     ) -> Result<AgentMessage, String> {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::input::Input;
 use super::options::SummarizeOptions;
 use loopstore_digest::activity::noise::clean;
-use loopstore_model::compaction::{Placed, image_reference};
+use loopstore_model::compaction::{LoopMessage, image_reference};
 use loopstore_model::{Author, Content, Message};
 
 /// The least characters of a shortened message.
@@ -71,7 +71,7 @@ pub(super) struct Formatted {
 }
 
 /// Returns the messages for the prompt, within [`SummarizeOptions::prompt_bytes`].
-pub(super) fn format_messages(messages: &[Placed], options: &SummarizeOptions) -> Formatted {
+pub(super) fn format_messages(messages: &[LoopMessage], options: &SummarizeOptions) -> Formatted {
     let (mut most, mut result) = (options.message_chars, options.result_chars);
     loop {
         let lines = messages.iter().enumerate();
@@ -89,7 +89,7 @@ pub(super) fn format_messages(messages: &[Placed], options: &SummarizeOptions) -
 const BETWEEN: &str = "\n\n---\n\n";
 const CUT: &str = "\n[… cut …]\n";
 
-fn keep_latest(messages: &[Placed], texts: Vec<String>, most: usize) -> Formatted {
+fn keep_latest(messages: &[LoopMessage], texts: Vec<String>, most: usize) -> Formatted {
     let mut left = most;
     let fits = |text: &&String| {
         let rest = left.checked_sub(text.len() + BETWEEN.len());
@@ -110,7 +110,7 @@ fn keep_latest(messages: &[Placed], texts: Vec<String>, most: usize) -> Formatte
     }
 }
 
-fn format_message(at: usize, placed: &Placed, most: usize, result: usize) -> String {
+fn format_message(at: usize, placed: &LoopMessage, most: usize, result: usize) -> String {
     let Some(message) = placed.message.message() else {
         return String::new();
     };
@@ -179,8 +179,8 @@ mod tests {
     use super::*;
     use loopstore_model::{AgentMessage, Json, ToolResultMessage};
 
-    fn placed(turn: u32, message: Message) -> Placed {
-        Placed {
+    fn placed(turn: u32, message: Message) -> LoopMessage {
+        LoopMessage {
             turn,
             seq: turn,
             message: AgentMessage::from(message),
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_prompt_too_long_shortens_more_and_then_leaves_the_oldest_out() {
-        let messages: Vec<Placed> = (0..10)
+        let messages: Vec<LoopMessage> = (0..10)
             .map(|turn| placed(turn, Message::user("x".repeat(2_000))))
             .collect();
         let within = |prompt_bytes| {

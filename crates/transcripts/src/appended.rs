@@ -2,7 +2,7 @@
 //!
 //! The first record of the newest stored loop is searched for at the end of the file, and the file from there on is
 //! read as a transcript of its own. This is correct only if no record there depends on an earlier one. The format
-//! decides that ([`Importer::stands_alone`]); if it cannot tell, the whole file must be read.
+//! decides that ([`Importer::is_readable_alone`]); if it cannot tell, the whole file must be read.
 
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -76,7 +76,7 @@ pub fn import_appended(
         return Ok(None);
     };
     let title = known.title.as_deref();
-    if !importer.stands_alone(&end, &known.newest.loop_id, title) {
+    if !importer.is_readable_alone(&end, &known.newest.loop_id, title) {
         return Ok(None);
     }
     let appended = AppendedTail {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use loopstore::compact::CompactOutcome;
 use loopstore::compaction::*;
 use loopstore::extend as store;
-use loopstore::extend::active_blocks::{self, View};
+use loopstore::extend::active_blocks::{self, ChainView};
 use loopstore::*;
 
 use crate::support::amount::{amount, from_variable};
@@ -65,7 +65,7 @@ fn request(random: &mut Random, at: usize) -> CompactRequest {
 fn assert_every_turn(history: &History<'_>, at: usize) {
     let leaf = history.row(at).key;
     store::read(history.store, |read| {
-        let links = active_blocks::chain(read, leaf, View::default())?;
+        let links = active_blocks::chain(read, leaf, ChainView::default())?;
         for link in &links {
             let Some(block) = &link.block else { continue };
             let layout = &block.layout;

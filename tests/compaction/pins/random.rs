@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{assert_counted, assert_sound, texts};
 use crate::support::histories::Random;
 use loopstore::compact::CompactOutcome;
-use loopstore::extend::active_blocks::View;
+use loopstore::extend::active_blocks::ChainView;
 use loopstore::extend::{self as store, shown_chain};
 use loopstore::*;
 
@@ -221,7 +221,7 @@ impl PinnedHistory {
         store::read(self.store.database(), |read| {
             let session = read.session(line.id())?.unwrap().key;
             let leaf = read.loop_by_id(session, &leaf)?.unwrap();
-            let states = shown_chain(read, &leaf, View::default())?.states;
+            let states = shown_chain(read, &leaf, ChainView::default())?.states;
             let (mut pinned, mut ended) = (Vec::new(), Vec::new());
             for row in read.pins(session)? {
                 let Some(own) = states.iter().find(|states| states.key == row.loop_key) else {

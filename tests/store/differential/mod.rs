@@ -12,7 +12,7 @@ use crate::support::histories::Random;
 use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
 use loopstore::context::AsOf as StoreAsOf;
-use loopstore::extend::active_blocks::{self, View};
+use loopstore::extend::active_blocks::{self, ChainView};
 use loopstore::extend::{self as store, append, session};
 use loopstore::model::*;
 use loopstore::{
@@ -227,9 +227,9 @@ impl Twin {
     /// Compares the coverage of each message of a chain.
     fn compare_coverage(&self, leaf: usize) {
         let skips = options(&self.model, leaf).older_loops == OlderLoops::Skip;
-        let view = View {
+        let view = ChainView {
             without_rollups: skips,
-            ..View::default()
+            ..ChainView::default()
         };
         let found = store::read(&self.store, |read| {
             let session = read.session(&self.session)?.unwrap().key;

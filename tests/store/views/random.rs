@@ -1,7 +1,7 @@
 //! Random trees of loops with random runs, undos and redos: the views must agree with the library, and their counts
 //! with the messages.
 
-use loopstore::extend::active_blocks::{ActiveBlocks, ChainLink, View};
+use loopstore::extend::active_blocks::{ActiveBlocks, ChainLink, ChainView};
 use loopstore::extend::{BlockKind, LoopKey, Outcome, RunKey, Section, read};
 use serde_json::{Value, json};
 
@@ -90,9 +90,9 @@ impl ViewHistory {
         let leaf = self.any_loop();
         let chain = self.stage.chain(
             leaf,
-            View {
+            ChainView {
                 raw: true,
-                ..View::default()
+                ..ChainView::default()
             },
         );
         let mut blocks = Vec::new();
@@ -167,9 +167,9 @@ impl ViewHistory {
             let mut walk = ActiveBlocks::new(
                 r,
                 leaf,
-                View {
+                ChainView {
                     raw: true,
-                    ..View::default()
+                    ..ChainView::default()
                 },
             );
             walk.run(&mut |_| Ok(std::ops::ControlFlow::Continue(())))?;
@@ -276,7 +276,7 @@ fn the_views_agree_with_the_library() {
         let leaves = stage.lines("SELECT DISTINCT leaf_loop_id FROM v_chain");
         for leaf in &story.loops {
             let loop_id = stage.loop_row(*leaf).loop_id.to_string();
-            let links = stage.chain(*leaf, View::default());
+            let links = stage.chain(*leaf, ChainView::default());
             let expected: Vec<String> = links
                 .iter()
                 .map(|link| {
@@ -315,9 +315,9 @@ fn the_views_agree_with_the_library() {
 
 /// Checks the active blocks without rollups.
 fn check_plain(stage: &Stage, leaf: LoopKey, loop_id: &str, seed: u64) {
-    let view = View {
+    let view = ChainView {
         without_rollups: true,
-        ..View::default()
+        ..ChainView::default()
     };
     let expected: Vec<String> = stage
         .chain(leaf, view)
@@ -343,9 +343,9 @@ fn check_runs(story: &ViewHistory, seed: u64) {
             let mut walk = ActiveBlocks::new(
                 r,
                 *leaf,
-                View {
+                ChainView {
                     raw: true,
-                    ..View::default()
+                    ..ChainView::default()
                 },
             );
             walk.run(&mut |_| Ok(std::ops::ControlFlow::Continue(())))?;
@@ -355,7 +355,7 @@ fn check_runs(story: &ViewHistory, seed: u64) {
         if is_live {
             live.push(run_id.clone());
         }
-        for link in stage.chain(*leaf, View::default()) {
+        for link in stage.chain(*leaf, ChainView::default()) {
             if let Some(block) = link.block.filter(|block| block.run == *run) {
                 active.push(format!(
                     "{run_id}|{}|{}",

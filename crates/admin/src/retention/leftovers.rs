@@ -23,7 +23,7 @@ const OVERLAP: usize = 4096;
 
 /// A place that still contains removed content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeftPlace {
+pub struct ContentRemnant {
     /// The session that the place belongs to; `None` if several sessions may share it.
     pub session_id: Option<SessionId>,
     /// The table, or table and column.
@@ -39,7 +39,7 @@ pub(super) fn search(
     session: &SessionId,
     redactor: &mut Redactor,
     shared: Vec<SourceRow>,
-) -> StoreResult<Vec<LeftPlace>> {
+) -> StoreResult<Vec<ContentRemnant>> {
     let is_file = SqliteStore::downcast(store).is_some();
     database::scan(store, |scan| {
         let mut search = LeftoverSearch {
@@ -97,8 +97,8 @@ struct LeftoverSearch<'a> {
 }
 
 impl LeftoverSearch<'_> {
-    fn places(self) -> Vec<LeftPlace> {
-        let place = |((session_id, place), count)| LeftPlace {
+    fn places(self) -> Vec<ContentRemnant> {
+        let place = |((session_id, place), count)| ContentRemnant {
             session_id,
             place,
             count,

@@ -23,7 +23,7 @@ mod sizes;
 
 use loopstore::extend::{
     self as store, Database, StoreError, StoreResult,
-    sqlite::{Scrubbed, SqliteStore},
+    sqlite::{ScrubState, SqliteStore},
 };
 use loopstore::model::{SessionId, Time};
 use loopstore_files::copies::{UnfinishedCopy, remove_unfinished_copies};
@@ -35,7 +35,7 @@ pub use archive::{
 };
 pub use erase::{EraseReport, EraseRequest, erase};
 pub use files::{FilesRemoved, KeptFile, files_removed};
-pub use leftovers::LeftPlace;
+pub use leftovers::ContentRemnant;
 pub use loopstore::extend::receipt::Receipt;
 pub use prune::{KeepReason, KeptSession, PruneReport, PruneRequest, PrunedSession, prune};
 pub use redact::{
@@ -73,9 +73,9 @@ impl Leftover {
 /// Scrubs the file and removes copies that killed processes left. What cannot be removed now is reported.
 fn scrub(store: &dyn Database) -> StoreResult<(Leftover, Vec<UnfinishedCopy>)> {
     let leftover = match store.scrub() {
-        Ok(Scrubbed::Clean | Scrubbed::Done) => Leftover::None,
-        Ok(Scrubbed::InLog) => Leftover::InLog,
-        Ok(Scrubbed::OnServer) => Leftover::OnServer,
+        Ok(ScrubState::Clean | ScrubState::Done) => Leftover::None,
+        Ok(ScrubState::InLog) => Leftover::InLog,
+        Ok(ScrubState::OnServer) => Leftover::OnServer,
         Err(StoreError::Busy) => Leftover::InFile,
         Err(error) => return Err(error),
     };

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use loopstore::extend::{self as store, Outcome, StoreResult, leaf_of, session_of};
-use loopstore::handback::{Handback, Stands, handback, working_state};
+use loopstore::handback::{Handback, SummaryRelation, handback, working_state};
 use loopstore::{Database, SessionId};
 use loopstore_terminal::{CliError, text};
 
@@ -32,7 +32,12 @@ pub fn after_compaction(
     // Claude Code writes its summary into the transcript only after this hook, so the summary is not known yet.
     let state = match is_recorded(store, session)? {
         true => handback(store, session, None, left)?.map(|back| back.text),
-        false => worth_telling(working_state(store, session, Stands::Beside, left)?),
+        false => worth_telling(working_state(
+            store,
+            session,
+            SummaryRelation::Supplements,
+            left,
+        )?),
     };
     Ok(state.map(|state| format!("{introduction}{state}")))
 }
@@ -43,7 +48,7 @@ pub fn in_place(
     session: &SessionId,
     max_tokens: u64,
 ) -> Result<Option<String>, CliError> {
-    let state = working_state(store, session, Stands::InPlace, max_tokens)?;
+    let state = working_state(store, session, SummaryRelation::Replaces, max_tokens)?;
     Ok(worth_telling(state))
 }
 

@@ -39,7 +39,7 @@ fn configuration(database: &Path, replica: &Path) -> String {
 }
 
 /// A database that is written to, its transcript, and the path of its replica.
-struct Stage {
+struct ReplicatedDatabase {
     folder: tempfile::TempDir,
     litestream: PathBuf,
     /// The time at which each turn was acknowledged, by its number.
@@ -47,7 +47,7 @@ struct Stage {
     longest_log: AtomicU64,
 }
 
-impl Stage {
+impl ReplicatedDatabase {
     fn new(litestream: PathBuf) -> Self {
         let stage = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -187,7 +187,7 @@ fn what_a_killed_replicator_shipped_is_whole_and_lacks_only_what_came_since() {
     let Some(litestream) = needs::find(&needs::LITESTREAM) else {
         return;
     };
-    let stage = Stage::new(litestream);
+    let stage = ReplicatedDatabase::new(litestream);
     if keyed::key().is_some() {
         return check_without_key(&stage);
     }
@@ -255,7 +255,7 @@ fn an_erase_beside_the_replicator_says_that_it_waits_and_ends_when_that_is_stopp
     if keyed::key().is_some() {
         return;
     }
-    let stage = Stage::new(litestream);
+    let stage = ReplicatedDatabase::new(litestream);
     let replicator = stage.replicator();
     hang::until("something is shipped", || !stage.segments().is_empty());
     stage.add_turn();
@@ -290,7 +290,7 @@ impl Drop for EndsWith<'_> {
 }
 
 /// Once writing has ended, the replica is complete, and a restored file can be continued.
-fn check_complete(stage: &Stage) {
+fn check_complete(stage: &ReplicatedDatabase) {
     let _replicator = stage.replicator();
     let told = stage.acknowledged().len();
     hang::until("everything is shipped", || {
@@ -304,7 +304,7 @@ fn check_complete(stage: &Stage) {
 }
 
 /// A replicator without the key reports that it cannot read, replicates nothing, and does not disturb the writer.
-fn check_without_key(stage: &Stage) {
+fn check_without_key(stage: &ReplicatedDatabase) {
     let mut replicator = stage.replicator();
     hang::until("it says so", || {
         let log = std::fs::read_to_string(stage.path("log")).unwrap();

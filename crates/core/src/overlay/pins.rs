@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use super::coverage::OwnCoverage;
 use crate::model::{Role, Turns};
-use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
     BlockMessage, CoverageRow, Disposition, LoopKey, MessageSize, PinRow, SessionKey, StoreRead,
     StoreResult,
@@ -54,7 +54,7 @@ impl ChainPins {
     /// Reads the pins that count from `leaf` now.
     pub fn load(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<Self> {
         let rows = read.pins(session)?;
-        let mut chain = ActiveBlocks::new(read, leaf, View::default());
+        let mut chain = ActiveBlocks::new(read, leaf, ChainView::default());
         let mut last: BTreeMap<(LoopKey, u32), PinRow> = BTreeMap::new();
         let any = !rows.is_empty();
         for row in rows {

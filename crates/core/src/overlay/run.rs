@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{LoopKey, NewBlock, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite};
 
 /// Returns the number of the next run from a leaf: one more than the committed runs of its chain.
 pub fn next_round(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<u32> {
     let mut round = 1;
-    ActiveBlocks::new(read, leaf, View::default()).run_summaries(session, &mut |_, run| {
+    ActiveBlocks::new(read, leaf, ChainView::default()).run_summaries(session, &mut |_, run| {
         round = run.round.saturating_add(1);
         Ok(ControlFlow::Break(()))
     })?;

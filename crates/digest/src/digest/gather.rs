@@ -12,7 +12,7 @@ use super::values::{FactSource, Shape, ValueLedger, is_value};
 use crate::activity::noise::clean;
 use crate::activity::outcome::{output_of, refusal_words};
 use crate::activity::{Activity, SourceTurn};
-use loopstore_model::compaction::{Placed, image_facts};
+use loopstore_model::compaction::{LoopMessage, image_facts};
 use loopstore_model::{
     AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
 };
@@ -39,7 +39,7 @@ pub(super) struct Gatherer {
 
 impl Gatherer {
     /// Reads the messages of a loop.
-    pub(super) fn messages(&mut self, loop_name: Option<&Arc<str>>, messages: &[Placed]) {
+    pub(super) fn messages(&mut self, loop_name: Option<&Arc<str>>, messages: &[LoopMessage]) {
         for placed in messages {
             let place = SourceTurn {
                 loop_name: loop_name.cloned(),

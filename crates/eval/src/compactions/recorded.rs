@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use loopstore::compaction::{Placed, StrategyError};
+use loopstore::compaction::{LoopMessage, StrategyError};
 use loopstore::context::{AsOf, BuildError, PartSection};
 use loopstore::extend::{self as store, SessionStore, moment_of, session_of, shown_chain};
 use loopstore::handback::handback;
@@ -28,7 +28,7 @@ pub(super) struct RecordedCompaction {
     text: Vec<AgentMessage>,
     /// The messages that the context keeps in addition to the text.
     kept: Vec<AgentMessage>,
-    after: Vec<Placed>,
+    after: Vec<LoopMessage>,
 }
 
 impl RecordedCompaction {
@@ -98,7 +98,7 @@ impl RecordedCompaction {
         let ours = ExamCandidate::all(&self.originals, recorded.tokens, strategies, counter)?;
         let facts = StateFacts::of(&self.originals.messages);
         let said = context_text(&self.text);
-        let is_hidden = |placed: &Placed| self.hidden.contains(&placed.turn);
+        let is_hidden = |placed: &LoopMessage| self.hidden.contains(&placed.turn);
         let again = repeated_calls(&self.before.messages, &is_hidden, self.until(next), counter);
         let forgotten = needed.iter().filter(|value| !said.contains(*value));
         let forgotten = forgotten.map(|value| ForgottenValue {
@@ -133,7 +133,7 @@ impl RecordedCompaction {
     }
 
     /// Returns the messages until the next compaction, or until the end.
-    fn until(&self, next: Option<&Self>) -> &[Placed] {
+    fn until(&self, next: Option<&Self>) -> &[LoopMessage] {
         let next = next.map(|next| next.before.messages.len());
         let end = next.and_then(|next| next.checked_sub(self.before.messages.len()));
         self.after

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use loopstore::compaction::Placed;
+use loopstore::compaction::LoopMessage;
 use loopstore::extend::compaction::{
     Activity, AgentWork, CallHistory, FileAct, FileWork, PlanItem, SourceTurn,
 };
@@ -38,7 +38,7 @@ struct FileFact {
 
 impl StateFacts {
     /// Returns the facts of messages.
-    pub fn of(messages: &[Placed]) -> Self {
+    pub fn of(messages: &[LoopMessage]) -> Self {
         let mut activity = Activity::default();
         let mut prompts = Vec::new();
         for placed in messages {

@@ -125,14 +125,14 @@ async fn check_log(log: &PhiEventLog, events: &[phi_core::AgentEvent]) {
     }
 }
 
-struct Stage {
+struct PhiAgent {
     store: AsyncStore,
     log: PhiEventLog,
     recorder: PhiRecorder,
     events: Vec<phi_core::AgentEvent>,
 }
 
-impl Stage {
+impl PhiAgent {
     fn open(path: &Path) -> Self {
         let store = open(path);
         Self {
@@ -168,7 +168,7 @@ fn an_agent_is_recorded_compacted_dropped_and_resumed() {
     let path = folder.path().join("agent.db");
     let runtime = runtime();
     let events = runtime.block_on(async {
-        let mut stage = Stage::open(&path);
+        let mut stage = PhiAgent::open(&path);
         let mut agent = agent(6).with_event_log(Arc::new(stage.log.clone()));
         for n in 0..6 {
             stage.prompt(&mut agent, &format!("Prompt {n}")).await;
@@ -183,7 +183,7 @@ fn an_agent_is_recorded_compacted_dropped_and_resumed() {
     drop(runtime);
 
     self::runtime().block_on(async {
-        let mut stage = Stage::open(&path);
+        let mut stage = PhiAgent::open(&path);
         stage.events = events;
         let compacted = context(&stage.store).await;
         let messages = compacted.messages.iter().map(context_message);
@@ -212,7 +212,7 @@ fn an_agent_is_recorded_compacted_dropped_and_resumed() {
 fn an_agent_whose_loop_ids_are_taken_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     runtime().block_on(async {
-        let mut stage = Stage::open(&folder.path().join("agent.db"));
+        let mut stage = PhiAgent::open(&folder.path().join("agent.db"));
         stage.prompt(&mut agent(1), "One").await;
         let events = prompt(&mut agent(1), "Again").await;
         let refused = stage.recorder.record(&events[0]).await.unwrap_err();
@@ -262,7 +262,7 @@ fn recorded_sessions_are_saved_and_loaded_without_loss() {
 fn a_session_recorded_from_events_loads_but_is_not_saved_over() {
     let folder = tempfile::tempdir().unwrap();
     runtime().block_on(async {
-        let mut stage = Stage::open(&folder.path().join("agent.db"));
+        let mut stage = PhiAgent::open(&folder.path().join("agent.db"));
         let mut agent = agent(2);
         stage.prompt(&mut agent, "One").await;
         stage.prompt(&mut agent, "Two").await;

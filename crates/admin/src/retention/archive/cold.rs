@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use loopstore::context::BuildOptions;
 use loopstore::extend::{
     LoopKey, LoopRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult,
-    active_blocks::{ChainLink, View},
+    active_blocks::{ChainLink, ChainView},
     lease,
     scan::StoreScan,
 };
@@ -209,7 +209,7 @@ fn shown(read: &dyn StoreRead, session: SessionKey) -> StoreResult<HashSet<LoopK
         if goes_on.contains(&row.key) && current != Some(row.key) {
             continue;
         }
-        let view = View::default();
+        let view = ChainView::default();
         let keys = (session, row.key);
         let chain = Chain::load_active(read, keys, view, &BuildOptions::default())?;
         let links = chain.links.iter().skip(chain.start);
