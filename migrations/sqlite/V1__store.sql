@@ -1185,7 +1185,9 @@ BEGIN
 END;
 
 -- Rejects a row that does not fit. Rows of earlier loops must come first. The ranges of the block's own loop
--- must be consecutive, and each disposition must be one that the section of the turns allows.
+-- must be consecutive, and each disposition must be one that the section of the turns allows. SQLite builds a
+-- temporary table at each row for an IN with three or more values, which costs more than the rest of the
+-- trigger.
 CREATE TRIGGER coverage_fits
 BEFORE INSERT ON coverage
 WHEN NOT EXISTS (
@@ -1216,7 +1218,8 @@ WHEN NOT EXISTS (
                                     AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
                             ))
                     WHEN NEW.from_turn >= b.recent_start AND NEW.to_turn <= b.recent_end
-                        THEN NEW.disposition IN ('kept', 'truncated', 'dropped')
+                        THEN NEW.disposition = 'kept' OR NEW.disposition = 'truncated'
+                            OR NEW.disposition = 'dropped'
                             OR (NEW.disposition = 'sealed' AND b.kind LIKE 'sealed:%')
                 END
         END

@@ -499,23 +499,25 @@ impl SqliteReader<'_> {
     fn insert_coverage(&self, block: i64, rows: &[CoverageRow]) -> StoreResult<()> {
         let numbered: Vec<(i64, &CoverageRow)> =
             (0u32..).map(|at| packed(block, at)).zip(rows).collect();
-        let (many, few) = numbered.as_chunks::<COVERAGE_AT_ONCE>();
-        for rows in many {
-            self.run(&INSERT_COVERAGE[1], bind(coverage_values(rows)))?;
-        }
-        for row in few {
-            self.run(&INSERT_COVERAGE[0], bind(coverage_values(&[*row])))?;
+        let mut rest = &numbered[..];
+        for (most, sql) in COVERAGE_AT_ONCE.iter().zip(&*INSERT_COVERAGE) {
+            let whole = rest.len() - rest.len() % most;
+            let (rows, fewer) = rest.split_at(whole);
+            for rows in rows.chunks(*most) {
+                self.run(sql, bind(coverage_values(rows)))?;
+            }
+            rest = fewer;
         }
         Ok(())
     }
 }
 
-/// Rows of coverage in one statement.
-const COVERAGE_AT_ONCE: usize = 16;
+/// The numbers of coverage rows that one statement inserts, in descending order.
+const COVERAGE_AT_ONCE: [usize; 3] = [16, 4, 1];
 
-/// Inserts one row of coverage, and many.
-static INSERT_COVERAGE: LazyLock<[String; 2]> = LazyLock::new(|| {
-    [1, COVERAGE_AT_ONCE].map(|rows| {
+/// The statements that insert so many rows of coverage.
+static INSERT_COVERAGE: LazyLock<[String; 3]> = LazyLock::new(|| {
+    COVERAGE_AT_ONCE.map(|rows| {
         let rows = vec!["(?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
         format!(
             "INSERT INTO coverage (id, loop, from_seq, to_seq, from_turn, to_turn, disposition)

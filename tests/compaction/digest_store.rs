@@ -17,12 +17,12 @@ use loopstore::{
 
 /// The digest strategy, with the messages that it read and covered last.
 #[derive(Default)]
-struct Watched {
+struct RecordingDigest {
     read: AtomicU64,
     covered: Mutex<Vec<u32>>,
 }
 
-struct Watching(Arc<Watched>);
+struct Watching(Arc<RecordingDigest>);
 
 impl BlockCompactionStrategy for Watching {
     fn name(&self) -> &str {
@@ -47,7 +47,7 @@ impl BlockCompactionStrategy for Watching {
 struct Agent {
     store: SqliteStore,
     session: SessionId,
-    watched: Arc<Watched>,
+    watched: Arc<RecordingDigest>,
     turns: u32,
     bytes: BTreeMap<u32, u64>,
 }

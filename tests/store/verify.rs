@@ -15,7 +15,7 @@ use loopstore_admin::salvage::salvage;
 use loopstore_export::export;
 use loopstore_verify::{Problem, ProblemKind as Kind, VerifyReport, verify};
 
-use crate::support::amount::{amount, given, is_long};
+use crate::support::amount::{amount, from_variable, is_long};
 use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
 use crate::support::keyed;
 
@@ -59,9 +59,9 @@ impl Stage {
         let file = folder.path().join("whole.db");
         let store = open(&file);
         for session in ["s", "t"] {
-            tell(&store, session);
+            record(&store, session);
         }
-        tell_pinned(&store, "p");
+        record_pinned(&store, "p");
         let report = verify(&store).unwrap();
         assert!(report.ok, "{:#?}", report.problems);
         drop(store);
@@ -86,7 +86,7 @@ impl Stage {
     }
 }
 
-fn tell(store: &SqliteStore, session: &str) {
+fn record(store: &SqliteStore, session: &str) {
     let mut history = History::new(store, session);
     for turn in 0..6 {
         let call = format!("{session}-{turn}");
@@ -135,7 +135,7 @@ fn tell(store: &SqliteStore, session: &str) {
 }
 
 /// Records a session with pins, one of them removed, a quote in a block and two in a rollup.
-fn tell_pinned(store: &SqliteStore, session: &str) {
+fn record_pinned(store: &SqliteStore, session: &str) {
     let mut history = History::new(store, session);
     for at in 0..5 {
         if at > 0 {
@@ -396,7 +396,7 @@ fn each_damage_is_salvaged_around() {
     let stage = Stage::new();
     let to = stage.folder.path().join("salvaged.db");
     // Each takes a while; `LOOPSTORE_FLIPS` tries them all.
-    let is_all = is_long() || given("LOOPSTORE_FLIPS").is_some();
+    let is_all = is_long() || from_variable("LOOPSTORE_FLIPS").is_some();
     for (sql, ..) in DAMAGES.iter().step_by(if is_all { 1 } else { 6 }) {
         let copy = stage.copy("damaged.db");
         tamper(&copy, sql);

@@ -113,11 +113,11 @@ fn is_made(
     digest: &str,
 ) -> Result<(), CallError> {
     let query = EntryQuery::whole_session().kinds([CHANGE.to_owned()]);
-    let noted = session.entries(&query)?.into_iter().any(|entry| {
+    let is_recorded = session.entries(&query)?.into_iter().any(|entry| {
         let is_here = entry.loop_id == known.loop_id && known.seqs.contains(&entry.seq);
         is_here && is_note(&entry.message, digest)
     });
-    match noted {
+    match is_recorded {
         true => Ok(()),
         false => Err(CallError::Input(
             "this operation was made before with another change; give each change an id of its own"

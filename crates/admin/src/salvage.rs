@@ -83,14 +83,14 @@ pub fn salvage(
         })?,
     };
     let mut lost = Vec::new();
-    let (bytes, kept) = checked_copy(Some(database), key, to, force, &mut |beside| {
+    let (bytes, kept) = checked_copy(Some(database), key, to, force, &mut |path| {
         let options = SqliteOptions::new()
             .counter(counter.clone())
             // The whole file is synced before it is renamed.
             .durability(Durability::Normal)
             .allow_network(true)
             .maybe_key(key);
-        let store = SqliteStore::open_with(beside, options)
+        let store = SqliteStore::open_with(path, options)
             .map_err(|error| loopstore::extend::StoreError::Other(Box::new(error)))?;
         let mut mended = Vec::new();
         let unread = store.take_over(database, &mut |mender| {

@@ -1,4 +1,4 @@
-//! The screens as they are drawn, and the keys that lead through them.
+//! The screens as they are drawn, and navigation by keys.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ impl Stage {
         stage
     }
 
-    /// The session of the demonstration, compacted.
+    /// Returns the session of the demonstration, compacted.
     fn demo(size: (u16, u16)) -> Self {
         let mut stage = Self::new(size);
         let store = stage.store();
@@ -50,7 +50,7 @@ impl Stage {
         open(self.folder.path(), true).unwrap()
     }
 
-    /// Opens the browser and presses keys: what stands between `<` and `>` is the name of one.
+    /// Opens the browser and presses keys; `<` and `>` enclose the name of a key.
     fn press(&self, keys: &str) -> Browser {
         let open = |writes| boxed(self.folder.path(), writes);
         let mut data = Data::new(&open).unwrap();
@@ -67,7 +67,7 @@ impl Stage {
         lines(&drawn(&self.press(keys), self.size, false))
     }
 
-    /// True if each run is active.
+    /// Returns the live state of each run.
     fn live(&self) -> Vec<Option<i64>> {
         let runs = self.store().run_rows(None).unwrap();
         runs.iter().map(|run| run.number("is_live")).collect()
@@ -120,7 +120,7 @@ fn drawn(browser: &Browser, (width, height): (u16, u16), colours: bool) -> Buffe
     terminal.backend().buffer().clone()
 }
 
-/// The screen as text; the id of a run, which no two tests share, is left out.
+/// Returns the screen as text, without run ids, which differ in each test.
 fn lines(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width.max(1));
     let rows = buffer.content.chunks(width).map(|row| {
@@ -133,7 +133,7 @@ fn lines(buffer: &Buffer) -> String {
     rows.collect::<Vec<_>>().join("\n")
 }
 
-/// Records a session of one loop, a turn for each text.
+/// Records a session of one loop, with a turn for each text.
 fn record(store: &SqliteStore, id: &str, title: &str, texts: &[&str]) {
     let session = Session::new(SessionId::new(id).unwrap(), "agent");
     write(store, |write| {
@@ -339,10 +339,10 @@ fn a_compaction_is_undone_only_after_a_yes() {
     assert!(shown.contains("is undone"), "{shown}");
     assert_eq!(stage.live(), [Some(0)]);
     assert!(stage.shown("uy").contains("no active compaction"));
-    // From the list of compactions, the one that is chosen.
+    // From the list of compactions, the selected run is redone.
     assert!(stage.shown("hry").contains("is redone"));
     assert_eq!(stage.live(), [Some(1)]);
-    // Where one was before is where one is after.
+    // The selection stays.
     assert!(stage.shown("khuyryq").contains("TURNS of loop-3"));
 }
 

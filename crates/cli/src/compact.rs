@@ -132,7 +132,7 @@ fn policy_param(text: &str) -> Result<(String, serde_json::Number), String> {
     Ok((name.trim().replace('-', "_"), value))
 }
 
-/// Reads one of these words; each has a line of help.
+/// Returns a parser of these words, each with a line of help.
 fn words<T>(words: &'static [(&'static str, &'static str)]) -> impl TypedValueParser<Value = T>
 where
     T: FromStr<Err = UnknownWord> + Clone + Send + Sync + 'static,
@@ -147,7 +147,7 @@ where
 struct Printed<'a> {
     #[serde(flatten)]
     report: &'a CompactReport,
-    /// With --show-prompt: what a model would be sent.
+    /// With --show-prompt, the prompts for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     prompts: Option<&'a [SummaryPrompt]>,
 }
@@ -207,7 +207,7 @@ pub fn request_for(
     })
 }
 
-/// True if an attempt did what was asked.
+/// True if the attempt did what the arguments ask for.
 pub fn went_well(report: &CompactReport) -> bool {
     let failed = matches!(
         report.outcome,
@@ -216,7 +216,7 @@ pub fn went_well(report: &CompactReport) -> bool {
     !failed && report.too_small.is_none()
 }
 
-/// A store, the session in it, and what is asked of it.
+/// A store, its session, and the request.
 type OpenedSession = (
     Box<dyn Database>,
     loopstore::extend::SessionRow,
@@ -224,7 +224,7 @@ type OpenedSession = (
 );
 
 impl CompactArgs {
-    /// Opens the store and reads what is asked.
+    /// Opens the store and reads the request.
     pub fn opened(&self, app: &mut App) -> Result<OpenedSession, CliError> {
         self.opened_with(app, &summarize::SharedPrompts::default())
     }
@@ -248,7 +248,7 @@ impl CompactArgs {
     ) -> Result<CompactRequest, CliError> {
         let mut settings = self.config.settings(self.settings())?;
         let strategy = settings.strategy.unwrap_or_default();
-        // The model's own needs are not part of the settings.
+        // The requirements of the model are not part of the settings.
         settings.strategy = settings.strategy.filter(|s| *s != StrategyName::Summarize);
         let leaf = select::loop_id(store, session, self.loop_id.as_deref())?;
         if settings.system_tokens.is_none() {
@@ -266,7 +266,7 @@ impl CompactArgs {
         Ok(request)
     }
 
-    /// Returns what the options say.
+    /// Returns the settings in the options.
     fn settings(&self) -> Settings {
         Settings {
             policy: self.policy,
@@ -288,7 +288,7 @@ impl CompactArgs {
     }
 }
 
-/// Says why nothing was compacted.
+/// Returns the reason why nothing was compacted.
 fn nothing_to_do(report: &CompactReport, window: Option<u64>) -> String {
     let tokens = text::count(report.before.tokens, "token");
     if report.not_needed == Some(NotNeeded::Unchanged) {
@@ -313,14 +313,14 @@ fn nothing_to_do(report: &CompactReport, window: Option<u64>) -> String {
     )
 }
 
-/// Returns the tokens by what the provider reported, if the trigger was asked about them.
+/// Returns the tokens that the provider reported, if the trigger was checked with them.
 fn reported(report: &CompactReport) -> Option<String> {
     let asked = report.asked_about;
     let is_reported = asked.source == TokenSource::Reported && asked.tokens != report.before.tokens;
     is_reported.then(|| text::count(asked.tokens, "token"))
 }
 
-/// Says how an attempt ended, and if there was headroom of which window.
+/// Returns the result of an attempt, and the headroom of the window.
 pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> String {
     let outcome = match (report.outcome, dry_run) {
         (CompactOutcome::NotNeeded, _) => {
@@ -345,7 +345,7 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
     let (before, after) = (report.before, report.after);
     let mut tokens = text::number(before.tokens);
     let mut messages = text::number(before.messages);
-    // A run without a result has no size afterwards.
+    // A run without a result has no size after it.
     if matches!(
         report.outcome,
         CompactOutcome::Committed | CompactOutcome::NoGain
@@ -383,7 +383,7 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
     lines.join("\n")
 }
 
-/// Says what a fallback step gave up.
+/// Returns the description of a fallback step.
 fn given_up(step: &str) -> &'static str {
     match step {
         "digest" => ": it stands in for the strategy's own text",
@@ -394,7 +394,8 @@ fn given_up(step: &str) -> &'static str {
     }
 }
 
-/// Returns the blocks: which turns are in which section, and how many messages were kept, cut and so on.
+/// Returns a table of the blocks: the turns in each section, and the numbers of messages that were kept, truncated and
+/// so on.
 pub fn table(blocks: &[BlockReport]) -> TextTable {
     let mut columns = vec![
         Column::id("LOOP", 8),
@@ -421,7 +422,7 @@ pub fn table(blocks: &[BlockReport]) -> TextTable {
             range(block.keep_compacted),
             range(block.keep_recent),
         ];
-        // No run of ours seals anything.
+        // The runs of this command make nothing opaque.
         let shown = Disposition::ALL.into_iter();
         let shown = shown.filter(|what| *what != Disposition::Sealed);
         let counts = shown.map(|what| text::number(block.coverage.get(what)));

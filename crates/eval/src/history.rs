@@ -1,4 +1,4 @@
-//! A session as one row of turns.
+//! A session as a single sequence of turns.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -86,7 +86,7 @@ impl History {
         Ok(history)
     }
 
-    /// Returns its first messages, with the loops that they are of.
+    /// Returns a history of its first messages, with their loops.
     pub(super) fn first(&self, count: usize) -> Self {
         let messages = self.messages[..count].to_vec();
         let last = messages.last().map(|placed| placed.turn);
@@ -95,7 +95,7 @@ impl History {
         Self { messages, loops }
     }
 
-    /// Returns the numbers of turns that are given by loop and turn of it.
+    /// Converts turns given by loop and position to numbers of turns in the chain.
     pub(super) fn numbers(&self, turns: &HashSet<(LoopId, u32)>) -> HashSet<u32> {
         let first: HashMap<&LoopId, u32> = self
             .loops
@@ -106,7 +106,7 @@ impl History {
         turns.iter().filter_map(number).collect()
     }
 
-    /// Returns what follows after another history; `None` if this one does not begin with it.
+    /// Returns the messages after those of another history; `None` if this one does not begin with the other.
     pub(super) fn after(&self, before: &Self) -> Option<&[Placed]> {
         let begins = self.loops.starts_with(&before.loops);
         let last = before.messages.last();
@@ -122,8 +122,8 @@ impl History {
         self.messages.iter().map(count).sum()
     }
 
-    /// Returns the messages loop by loop with the turns of each loop, as a rollup reads them; a loop has a
-    /// name if there are several.
+    /// Returns the messages loop by loop with the turns of each loop, as a rollup reads them. A loop is named if there
+    /// are several.
     pub(super) fn by_loop(&self) -> Vec<DigestInput> {
         let mut rest = &self.messages[..];
         let mut parts = Vec::with_capacity(self.loops.len());
@@ -164,7 +164,7 @@ impl History {
         if !ends_turn {
             return false;
         }
-        // Ids may come again: a call waits only until its next result.
+        // Ids may be reused: a call is open only until its next result.
         let mut open = HashSet::new();
         for placed in before {
             let message = placed.message.message();
@@ -219,7 +219,7 @@ pub fn readable_runs(store: &dyn SessionStore, session: &SessionId) -> StoreResu
 }
 
 impl HistoryLoop {
-    /// Returns the beginning of the id: enough to name the loop in a command.
+    /// Returns the beginning of the id, which is enough to name the loop in a command.
     fn short_name(&self) -> String {
         let plain = self.loop_id.as_str().chars();
         plain.filter(|c| !c.is_whitespace()).take(12).collect()

@@ -1,4 +1,4 @@
-//! The strategies, each given one history to compact to a budget.
+//! The strategies, each of which compacts one history to a budget.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -75,7 +75,7 @@ const ORDER: &str = "ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.
 
 /// The smallest page. The planner has to know the number of rows, so that statements contain it: it is a power
 /// of two, so that there are few statements.
-const LEAST: usize = 16;
+const SMALLEST_PAGE: usize = 16;
 
 fn cursor(row: &PostgresRow) -> StoreResult<SessionCursor> {
     Ok(SessionCursor {
@@ -177,9 +177,9 @@ impl SessionList for PostgresTransaction<'_> {
         let mut place = behind.cloned();
         let mut found: Vec<ListedSession> = Vec::new();
         while found.len() < count {
-            let asked = (count - found.len()).max(LEAST).next_power_of_two();
-            let rows = self.rows_behind(filter, place.as_ref(), asked)?;
-            let is_end = rows.len() < asked;
+            let page_size = (count - found.len()).max(SMALLEST_PAGE).next_power_of_two();
+            let rows = self.rows_behind(filter, place.as_ref(), page_size)?;
+            let is_end = rows.len() < page_size;
             place = match (rows.last(), place) {
                 (Some(last), _) if !is_end => Some(last.cursor.clone()),
                 // From a position with a time, only sessions with a time were read.
@@ -284,7 +284,7 @@ impl Database for PostgresStore {
         if marked.rows.is_empty() {
             return Ok(Scrubbed::Clean);
         }
-        self.alone(
+        self.execute_outside(
             "VACUUM sessions, loops, messages, blobs, runs, blocks, block_messages, notes,
                  started_calls, imports, sources, source_pieces, message_words",
         )?;

@@ -1,4 +1,4 @@
-//! The visibility of each turn of a chain in the context of its leaf.
+//! The state of each turn of a chain in the context of its leaf.
 
 use serde::Serialize;
 

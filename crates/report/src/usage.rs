@@ -37,7 +37,7 @@ pub(super) struct SubAgent {
     from_loop_id: Option<String>,
     from_call: Option<String>,
     tool: Option<String>,
-    /// Its report.
+    /// The path of its report.
     file: Option<String>,
     own: Spent,
     pub(super) total: Spent,

@@ -267,14 +267,14 @@ impl SummarizeCompaction {
         if !digester.add_model_answer(answer.loop_name.clone(), answer.last, answer.text) {
             return Err("the answer is empty".into());
         }
-        let (said, read) = (counter.text_tokens(answer.text), input.tokens);
-        if said >= read {
+        let (written, read) = (counter.text_tokens(answer.text), input.tokens);
+        if written >= read {
             return Err(format!(
-                "the answer has {said} tokens, no fewer than its input of {read}"
+                "the answer has {written} tokens, no fewer than its input of {read}"
             ));
         }
         let room = usual
-            .max(said + said / 2)
+            .max(written + written / 2)
             .min(most)
             .min(read.saturating_sub(1));
         let mut digest = digester.finish(room, counter);

@@ -160,7 +160,7 @@ pub use writer::StoreSink;
 pub mod internal {
     pub use crate::fields::Fields;
     pub use crate::session_jsonl::form;
-    pub use crate::values::says_failed;
+    pub use crate::values::reports_failure;
 }
 
 /// Returns the path of the write-ahead log of an SQLite file.

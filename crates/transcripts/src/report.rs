@@ -170,7 +170,7 @@ impl ImportReport {
     /// Records a named path that could not be imported.
     pub(super) fn fail(&mut self, path: &Path, error: &ImportError) {
         let reason = match error {
-            // The file is named beside the reason.
+            // The entry names the file.
             ImportError::Read { source, .. } => format!("cannot be read: {source}"),
             error => with_causes(error),
         };

@@ -263,7 +263,7 @@ impl StoreSink<'_> {
         Ok(())
     }
 
-    /// Redacts a compaction. Returns true if the compaction must be left out: it is a provider's, and the session
+    /// Redacts a compaction. Returns true if the compaction must be left out: it is a provider's, and it or its session
     /// contains a secret.
     pub(super) fn redact_compaction(
         &mut self,

@@ -9,7 +9,7 @@ use loopstore::extend as store;
 use loopstore::extend::active_blocks::{self, View};
 use loopstore::*;
 
-use crate::support::amount::{amount, given};
+use crate::support::amount::{amount, from_variable};
 use crate::support::histories::{History, Random, loop_id};
 
 fn request(random: &mut Random, at: usize) -> CompactRequest {
@@ -211,7 +211,7 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
 #[test]
 fn a_context_fits_or_there_is_a_typed_error() {
     let histories = amount("LOOPSTORE_HISTORIES", 1_000);
-    let seeds = match given("LOOPSTORE_SEED") {
+    let seeds = match from_variable("LOOPSTORE_SEED") {
         Some(seed) => vec![seed],
         None => (0..histories).collect(),
     };

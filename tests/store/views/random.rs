@@ -20,7 +20,7 @@ impl Dice {
     }
 }
 
-struct Story {
+struct ViewHistory {
     stage: Stage,
     dice: Dice,
     loops: Vec<LoopKey>,
@@ -28,7 +28,7 @@ struct Story {
     attempts: u32,
 }
 
-impl Story {
+impl ViewHistory {
     fn new(seed: u64) -> Self {
         let mut story = Self {
             stage: Stage::new("s"),
@@ -270,7 +270,7 @@ fn parts(stage: &Stage, link: &ChainLink) -> Vec<(&'static str, u32, u32, u64, u
 #[test]
 fn the_views_agree_with_the_library() {
     for seed in 0..16 {
-        let story = Story::new(seed);
+        let story = ViewHistory::new(seed);
         let stage = &story.stage;
         let mut contexts = Vec::new();
         let leaves = stage.lines("SELECT DISTINCT leaf_loop_id FROM v_chain");
@@ -334,7 +334,7 @@ fn check_plain(stage: &Stage, leaf: LoopKey, loop_id: &str, seed: u64) {
     assert_eq!(found, expected, "seed {seed}, leaf {loop_id}");
 }
 
-fn check_runs(story: &Story, seed: u64) {
+fn check_runs(story: &ViewHistory, seed: u64) {
     let stage = &story.stage;
     let mut live = Vec::new();
     let mut active = Vec::new();

@@ -1,4 +1,4 @@
-//! `loopstore compact --strategy summarize`: which model is called, how, and how it is interrupted.
+//! `loopstore compact --strategy summarize`: the choice of the model, its call, and its interruption.
 //!
 //! Keys come from the environment only, go out in one header, and are neither printed nor stored.
 
@@ -21,7 +21,7 @@ use serde_json::Value;
 /// The prompts that a dry run collects.
 pub type SharedPrompts = Arc<Mutex<Vec<SummaryPrompt>>>;
 
-/// The longest time that a summary may take, in seconds.
+/// The maximum time for a summary, in seconds.
 const LONGEST: u64 = 86_400;
 
 #[derive(clap::Args)]
@@ -87,8 +87,7 @@ impl std::str::FromStr for Temperature {
 }
 
 impl SummarizeArgs {
-    /// Returns the strategy; a dry run calls no model, and with --show-prompt puts what it would be sent into
-    /// `prompts`.
+    /// Returns the strategy. A dry run calls no model; with --show-prompt it puts the prompts into `prompts`.
     pub fn made(
         &self,
         strategy: StrategyName,
@@ -112,7 +111,7 @@ impl SummarizeArgs {
         self.show_prompt
     }
 
-    /// Returns the first option given that the strategy does not have.
+    /// Returns the first given option that the strategy does not have.
     fn misplaced(&self, strategy: StrategyName) -> Option<&'static str> {
         let is_digest = matches!(strategy, StrategyName::Digest);
         let given = [
@@ -139,7 +138,7 @@ impl SummarizeArgs {
         })
     }
 
-    /// Returns the strategy that asks the model; in a dry run nobody.
+    /// Returns the strategy that calls the model; in a dry run no model is called.
     fn by_a_model(
         &self,
         dry_run: bool,
@@ -170,7 +169,7 @@ impl SummarizeArgs {
             return Ok(Arc::new(CommandSummarizer::new(command)));
         }
         if self.show_prompt {
-            // It is not asked.
+            // In a dry run, the command is never called.
             return Ok(Arc::new(CommandSummarizer::new("false")));
         }
         #[cfg(feature = "http")]
@@ -184,14 +183,14 @@ impl SummarizeArgs {
     }
 }
 
-/// Returns a flag that Ctrl-C sets: the summaries are then made without the model, and the run
-/// says so. A second Ctrl-C ends the program; nothing half-written is left.
+/// Returns a flag that Ctrl-C sets: the summaries are then made without the model, and the report contains the reason.
+/// A second Ctrl-C ends the program; nothing incomplete is left.
 fn cancelled_by_interrupt() -> Result<CancelFlag, CliError> {
     let flag = CancelFlag::new();
     let own = flag.clone();
     let handler = move || {
         if own.is_cancelled() {
-            // Shells expect this code of a program that SIGINT ended.
+            // The code that shells expect from a program that SIGINT ended.
             std::process::exit(130);
         }
         own.cancel();
@@ -201,7 +200,7 @@ fn cancelled_by_interrupt() -> Result<CancelFlag, CliError> {
     Ok(flag)
 }
 
-/// Writes what a model would be sent, block by block.
+/// Returns the prompts for the model, block by block.
 pub fn shown_prompts(prompts: &[SummaryPrompt]) -> String {
     let shown = prompts.iter().map(|prompt| {
         let of = match prompt.turns {
@@ -217,7 +216,7 @@ pub fn shown_prompts(prompts: &[SummaryPrompt]) -> String {
     shown.collect()
 }
 
-/// Returns the line for what the model cost; `None` if none was called.
+/// Returns a line with the cost of the model; `None` if no model was called.
 pub fn cost_line(report: &CompactReport) -> Option<String> {
     let usage: Value = report.usage.as_ref()?.read().ok()?;
     let count = |key: &str, one| text::count(usage[key].as_u64().unwrap_or_default(), one);

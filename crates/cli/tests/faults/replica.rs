@@ -4,7 +4,6 @@
 //!
 //! `LOOPSTORE_REPLICA_KILLS=200` kills it more often. The time of a segment is the time at which its frames had been
 //! read; segments are read one after the other.
-//! read, and it reads them one after the other.
 #![cfg(unix)]
 
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use loopstore::SqliteStore;
 use loopstore_verify::verify;
 
-use crate::support::amount::{amount, given};
+use crate::support::amount::{amount, from_variable};
 use crate::support::command::loopstore;
 use crate::support::histories::Random;
 use crate::support::{hang, keyed, needs};
@@ -193,7 +192,7 @@ fn what_a_killed_replicator_shipped_is_whole_and_lacks_only_what_came_since() {
         return check_without_key(&stage);
     }
     let kills = amount("LOOPSTORE_REPLICA_KILLS", 4);
-    let mut random = Random::new(given("LOOPSTORE_SEED").unwrap_or(1));
+    let mut random = Random::new(from_variable("LOOPSTORE_SEED").unwrap_or(1));
     let (ended, mut demanded) = (AtomicBool::new(false), 0);
     let (mut furthest, mut longest_ago) = (0, Duration::ZERO);
     std::thread::scope(|scope| {

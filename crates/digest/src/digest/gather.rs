@@ -18,7 +18,7 @@ use loopstore_model::{
 };
 
 /// A prompt with more values than this is taken for a pasted document: its values count less.
-const MOST_TOLD: usize = 24;
+const MAX_PROMPT_VALUES: usize = 24;
 /// The most facts, of some hundred bytes each, so that years of work do not fill the memory. Beyond it, the worse half
 /// is dropped; no page has room for it.
 const MOST_FACTS: usize = 1 << 18;
@@ -160,7 +160,7 @@ impl Gatherer {
         let label = values.label("user");
         let mut all = Vec::new();
         scan(text, &mut |found| all.push(found));
-        let is_document = all.len() > MOST_TOLD;
+        let is_document = all.len() > MAX_PROMPT_VALUES;
         for found in all {
             let source = match (is_document, found.quoted) {
                 (false, true) => FactSource::QuotedByUser,

@@ -76,7 +76,7 @@ struct DoneCall<'a> {
     tokens: u64,
 }
 
-/// Returns the calls of messages that have a result which is no error.
+/// Returns the calls of messages whose result is not an error.
 fn calls<'a>(
     messages: &'a [Placed],
     counter: &'a dyn TokenCounter,
@@ -131,7 +131,7 @@ impl Memory {
             self.run.clear();
             return;
         }
-        // Of a command that reads files the command is what is done again.
+        // A command that reads files is counted as a command.
         let (of, names) = match &effects.command {
             Some(command) => (&mut self.run, std::slice::from_ref(command)),
             None => (&mut self.read, effects.reads.as_slice()),

@@ -1,4 +1,4 @@
-//! A compaction as a transcript records it.
+//! A compaction that a transcript records.
 
 use std::collections::HashSet;
 
@@ -19,14 +19,14 @@ use super::{
 pub(super) struct RecordedCompaction {
     session: SessionId,
     run: String,
-    /// Everything until then.
+    /// The history up to the compaction.
     before: History,
-    /// Turns that it hides.
+    /// The hidden turns.
     hidden: HashSet<u32>,
     /// The originals that the text replaces.
     originals: History,
     text: Vec<AgentMessage>,
-    /// The messages that the context shows beside the text.
+    /// The messages that the context keeps in addition to the text.
     kept: Vec<AgentMessage>,
     after: Vec<Placed>,
 }
@@ -50,7 +50,7 @@ impl RecordedCompaction {
                 let gone = states.filter(|(_, state)| state.is_hidden());
                 hidden.extend(gone.map(|(turn, _)| (of_loop.loop_id.clone(), turn)));
             }
-            // A session may have gone on from another loop.
+            // The session may have continued from another loop.
             let own = History::of_chain(read, leaf.key, Default::default())?;
             Ok((before, hidden, own))
         })?;
@@ -132,7 +132,7 @@ impl RecordedCompaction {
         })
     }
 
-    /// Returns what followed until the next compaction, or until the end.
+    /// Returns the messages until the next compaction, or until the end.
     fn until(&self, next: Option<&Self>) -> &[Placed] {
         let next = next.map(|next| next.before.messages.len());
         let end = next.and_then(|next| next.checked_sub(self.before.messages.len()));
@@ -142,7 +142,7 @@ impl RecordedCompaction {
     }
 }
 
-/// Returns what the context shows just after a run: the texts that stand for turns, and the rest.
+/// Returns the context just after a run: the texts that replace turns, and the other messages.
 fn shown(
     store: &dyn SessionStore,
     session: &SessionId,

@@ -12,6 +12,8 @@
 mod report;
 mod resolve;
 mod setting;
+#[cfg(test)]
+mod tests;
 
 pub use report::read_report;
 pub use resolve::{

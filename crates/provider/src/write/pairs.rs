@@ -101,13 +101,13 @@ impl Pairs<'_> {
     fn say(&mut self, at: usize, mut message: Message) {
         images::check(at, message.content_mut(), self.mended);
         let place = self.open_at.unwrap_or(self.out.len());
-        let said = IndexedMessage {
+        let added = IndexedMessage {
             at,
             message,
             continues_answer: false,
             source: None,
         };
-        self.out.insert(place, said);
+        self.out.insert(place, added);
         self.open_at = self.open_at.map(|place| place + 1);
     }
 

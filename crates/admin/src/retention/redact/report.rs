@@ -8,7 +8,7 @@ use loopstore_files::copies::UnfinishedCopy;
 use loopstore_redact::{Finding, FoundBy, RedactionPolicy};
 use serde::Serialize;
 
-use crate::retention::{Leftover, files::KeptFile, left::LeftPlace};
+use crate::retention::{Leftover, files::KeptFile, leftovers::LeftPlace};
 
 /// A request to redact a session.
 #[derive(Clone, Debug)]

@@ -3,7 +3,6 @@
 //! All content is read through the store, so packs are unpacked, pages decrypted and files put together. In a
 //! file all sessions are searched; on a server, which may have a hundred thousand, only those connected with
 //! the redacted one.
-//! together with the redacted one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -35,7 +34,7 @@ pub struct LeftPlace {
 
 /// Returns the places that still contain secrets of the redactor, or parts of them. `shared` are the kept files
 /// that the session had and other sessions still have.
-pub(super) fn look(
+pub(super) fn search(
     store: &dyn Database,
     session: &SessionId,
     redactor: &mut Redactor,
