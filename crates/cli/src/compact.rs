@@ -1,22 +1,23 @@
 //! `loopstore compact`
 
+mod person;
 mod summarize;
 
 use std::str::FromStr;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use loopstore::compact::{BlockReport, CompactOutcome, NotNeeded, TokenSource};
+use loopstore::compact::{BlockReport, CompactOutcome, NotNeeded, TokenSource, compacted_messages};
 use loopstore::context::system_tokens;
 use loopstore::extend::{Disposition, Turns};
 use loopstore::{
-    CompactReport, CompactRequest, CompactTrigger, CompactionPolicy, CompactionScope, Database,
-    KeepRecent, LoopId, OlderLoops, RecentWindow, Settings, SettingsError, StrategyName,
-    SummaryPrompt, UnknownWord, compact_session_loops,
+    AgentMessage, CompactReport, CompactRequest, CompactTrigger, CompactionPolicy, CompactionScope,
+    Database, KeepRecent, LoopId, OlderLoops, RecentWindow, SessionId, Settings, SettingsError,
+    StrategyName, SummaryPrompt, UnknownWord, compact_session_loops,
 };
 use loopstore_terminal::output::note;
 use loopstore_terminal::table::{Column, TextTable};
-use loopstore_terminal::{App, CliError, Done, amount, select, text};
+use loopstore_terminal::{App, CliError, Done, amount, context_text, select, text};
 use serde::Serialize;
 
 use super::config::ConfigArgs;
@@ -91,6 +92,14 @@ pub struct CompactArgs {
     /// summaries.
     #[arg(long)]
     dry_run: bool,
+    /// Print the context as it would be, message by message; nothing is written. With --strategy summarize no model
+    /// is called: the digest replaces its summaries.
+    #[arg(long, conflicts_with = "dry_run")]
+    preview: bool,
+    /// Before the commit, open the texts of the summaries in an editor [env: VISUAL, EDITOR]; what is saved is
+    /// committed as written by a person. An emptied file or a failing editor stops the compaction.
+    #[arg(long, conflicts_with_all = ["dry_run", "preview"])]
+    edit: bool,
     /// Compact even if there is headroom, ignoring the active blocks.
     #[arg(long)]
     force: bool,
@@ -156,6 +165,9 @@ struct Printed<'a> {
 pub fn run(app: &mut App, args: &CompactArgs) -> Result<Done, CliError> {
     let prompts = summarize::SharedPrompts::default();
     let (store, session, request) = args.opened_with(app, &prompts)?;
+    if args.preview {
+        return preview(app, &*store, &session.session_id, &request);
+    }
     let report = compact_session_loops(&*store, &session.session_id, &request)?;
     let prompts = prompts.lock().unwrap_or_else(PoisonError::into_inner);
     if app.json {
@@ -188,6 +200,51 @@ pub fn run(app: &mut App, args: &CompactArgs) -> Result<Done, CliError> {
     } else {
         Done::Badly
     })
+}
+
+/// Prints the sizes before and after, and the messages of the context as it would be.
+fn preview(
+    app: &mut App,
+    store: &dyn Database,
+    session: &SessionId,
+    request: &CompactRequest,
+) -> Result<Done, CliError> {
+    let request = &CompactRequest {
+        dry_run: true,
+        ..request.clone()
+    };
+    let report = compact_session_loops(store, session, request)?;
+    let is_made = report.outcome == CompactOutcome::Committed;
+    let messages = match is_made {
+        true => compacted_messages(store, session, request)?,
+        false => Vec::new(),
+    };
+    if app.json {
+        app.out.json(&PrintedPreview {
+            report: &report,
+            messages: &messages,
+        })?;
+    } else {
+        let window = request.policy.window.max_context_tokens;
+        app.out.text(&summary(&report, true, Some(window)))?;
+        for message in &messages {
+            app.out.text("")?;
+            app.out.text(&context_text::message(message))?;
+        }
+    }
+    Ok(match went_well(&report) {
+        true => Done::Well,
+        false => Done::Badly,
+    })
+}
+
+/// The JSON of a preview.
+#[derive(Serialize)]
+struct PrintedPreview<'a> {
+    #[serde(flatten)]
+    report: &'a CompactReport,
+    /// The messages of the context as it would be.
+    messages: &'a [AgentMessage],
 }
 
 /// Returns a request for a window, its system prompt included, with the defaults of everything else.
@@ -234,7 +291,7 @@ impl CompactArgs {
         app: &mut App,
         prompts: &summarize::SharedPrompts,
     ) -> Result<OpenedSession, CliError> {
-        let store = app.open_for(!self.dry_run)?;
+        let store = app.open_for(!self.writes_nothing())?;
         let session = select::session(&*store, &self.session)?;
         let request = self.request(&*store, &session, prompts)?;
         Ok((store, session, request))
@@ -256,14 +313,25 @@ impl CompactArgs {
             settings.system_tokens = Some(recorded);
         }
         let mut request = settings.policy()?.request();
-        request.policy.compaction.block_strategy =
-            Some(self.summaries.made(strategy, self.dry_run, prompts)?);
+        request.policy.compaction.block_strategy = Some(self.summaries.made(
+            strategy,
+            self.writes_nothing(),
+            prompts,
+        )?);
+        request.policy.compaction.summary_prompt = self.summaries.instructions()?;
+        if self.edit {
+            request.policy.hooks.push(Arc::new(person::Editing));
+        }
         request.leaf = leaf;
         request.dry_run = self.dry_run;
         if self.force {
             request.trigger = CompactTrigger::Force;
         }
         Ok(request)
+    }
+
+    fn writes_nothing(&self) -> bool {
+        self.dry_run || self.preview
     }
 
     /// Returns the settings in the options.

@@ -19,6 +19,8 @@ pub(super) struct Input {
     pub(super) messages: Vec<LoopMessage>,
     /// The tokens of the input in the store.
     pub(super) tokens: u64,
+    /// Instructions of the caller, from `CompactionConfig::summary_prompt`.
+    pub(super) instructions: Option<String>,
     /// The time of the last message: a summary must not depend on the time of the compaction.
     pub(super) time: Option<Int>,
 }
@@ -35,6 +37,7 @@ impl Input {
         let counted = before.iter().chain(messages.iter().map(|m| &m.message));
         Ok(Self {
             tokens: counted.map(|m| slice.counter().message_tokens(m)).sum(),
+            instructions: None,
             task: task_or_unknown(task),
             previous: (!before.is_empty()).then(|| join(before.iter().map(summary_of))),
             time: time_of(&messages),
@@ -63,6 +66,7 @@ impl Input {
             }
         }
         Ok(Self {
+            instructions: None,
             task: task_or_unknown(slice.task()?),
             previous: (!previous.is_empty()).then(|| previous.join("\n")),
             messages,
@@ -75,6 +79,7 @@ impl Input {
     pub(super) fn of_messages(messages: &[LoopMessage], counter: &dyn TokenCounter) -> Self {
         let mut shown = messages.iter().map(|placed| &placed.message);
         Self {
+            instructions: None,
             task: task_or_unknown(shown.clone().find_map(prompt_of)),
             previous: None,
             tokens: shown.by_ref().map(|m| counter.message_tokens(m)).sum(),

@@ -30,6 +30,10 @@ pub(super) fn user_prompt(input: &Input, messages: &str, asked_tokens: u64) -> S
         Some(_) => "\n- Carry on what still holds of the previous summary; it is not shown again",
         None => "",
     };
+    let own = match &input.instructions {
+        Some(own) => format!("\n\n## Instructions for this summary\n{own}"),
+        None => String::new(),
+    };
     let task = &input.task;
     format!(
         "{previous}## First prompt
@@ -60,7 +64,7 @@ What failed and what resolved it, or that it is open; the commands that build, t
 - Write \"None\" in a section with nothing to say
 - The names of all files that were changed, and exact values such as ids, amounts and paths, are added to your \
 summary from the record: write no lists of them, and name only those that a sentence needs
-- Sentences and lists, no tables and no code blocks{integrate}"
+- Sentences and lists, no tables and no code blocks{integrate}{own}"
     )
 }
 

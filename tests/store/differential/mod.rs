@@ -380,6 +380,7 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         max_summary_tokens: config.max_summary_tokens,
         tool_output_max_lines: config.tool_output_max_lines,
         fills_window: false,
+        summary_prompt: None,
         max_rollup_tokens: config.max_rollup_tokens,
         block_strategy: Some(std::sync::Arc::new(loopstore::DefaultBlockCompaction)),
     }

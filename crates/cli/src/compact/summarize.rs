@@ -5,6 +5,9 @@
 #[cfg(feature = "http")]
 mod by_http;
 
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,6 +23,9 @@ use serde_json::Value;
 
 /// The prompts that a dry run collects.
 pub type SharedPrompts = Arc<Mutex<Vec<SummaryPrompt>>>;
+
+/// The largest file of own instructions, in bytes.
+const MAX_INSTRUCTIONS: u64 = 64 << 10;
 
 /// The maximum time for a summary, in seconds.
 const LONGEST: u64 = 86_400;
@@ -54,6 +60,10 @@ pub struct SummarizeArgs {
     /// The temperature, or none for models that do not take one [default: 0.3].
     #[arg(long, value_name = "N|none")]
     temperature: Option<Temperature>,
+    /// A file with own instructions to the model, after the usual ones. Files and values from the record are added to
+    /// the summary whatever they say.
+    #[arg(long = "prompt", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    instructions: Option<PathBuf>,
     /// The role of a summary message, user or assistant; also for the digest [default: user].
     #[arg(long, value_name = "ROLE")]
     summary_role: Option<SummaryRole>,
@@ -106,6 +116,30 @@ impl SummarizeArgs {
         }
     }
 
+    /// Reads the file with own instructions to the model.
+    pub fn instructions(&self) -> Result<Option<String>, CliError> {
+        let Some(path) = &self.instructions else {
+            return Ok(None);
+        };
+        let failed = |why: &dyn std::fmt::Display| {
+            let name = text::line(&path.to_string_lossy());
+            CliError::Usage(format!("cannot read the instructions `{name}`: {why}"))
+        };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|error| failed(&error))?;
+        file.take(MAX_INSTRUCTIONS + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| failed(&error))?;
+        if bytes.len() as u64 > MAX_INSTRUCTIONS {
+            return Err(failed(&format!("larger than {MAX_INSTRUCTIONS} bytes")));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| failed(&"not UTF-8"))?;
+        match text.trim() {
+            "" => Err(failed(&"empty")),
+            text => Ok(Some(text.to_owned())),
+        }
+    }
+
     /// True if the prompts are to be shown.
     pub fn shows_prompts(&self) -> bool {
         self.show_prompt
@@ -122,6 +156,7 @@ impl SummarizeArgs {
             ("--summary-model", self.summary_model.is_some()),
             ("--timeout", self.timeout.is_some()),
             ("--temperature", self.temperature.is_some()),
+            ("--prompt", self.instructions.is_some()),
             ("--summary-role", self.summary_role.is_some() && !is_digest),
         ];
         let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
