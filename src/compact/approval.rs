@@ -71,7 +71,7 @@ pub enum Approval {
 
 /// The decision about a candidate, with the texts in place.
 pub(super) enum Decided {
-    Commit(CompactionCandidate),
+    Commit(Box<CompactionCandidate>),
     Refused(String),
     Postponed(String),
 }
@@ -111,7 +111,7 @@ pub(super) fn decide(
             Approval::Rewrite(texts) => candidate = rewritten(planner, &candidate, texts)?,
         }
     }
-    Ok(Decided::Commit(candidate))
+    Ok(Decided::Commit(Box::new(candidate)))
 }
 
 fn proposed(
