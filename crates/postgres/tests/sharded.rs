@@ -231,7 +231,7 @@ fn a_function_that_reads_tables_is_no_plain_sql_and_one_of_a_trigger_stays_with_
 fn what_views_call_for_the_rows_of_a_session_may_ask_from_a_shard() {
     let schema = source("migrations/V1__store.sql");
     let ddl = source("src/ddl.rs");
-    let list = ddl.split("const ASKED_BY_VIEWS").nth(1).unwrap();
+    let list = ddl.split("const CALLED_BY_VIEWS").nth(1).unwrap();
     let may_ask = literals(list.split("];").next().unwrap());
     let views: Vec<&str> = schema.split("CREATE VIEW ").skip(1).collect();
     assert!(views.len() > 15);
