@@ -238,7 +238,7 @@ impl Policy {
     }
 
     /// Sets own instructions to the summariser, after its usual ones. The run stores them. Facts from the record are
-    /// added to the summary whatever they say.
+    /// added to the summary whatever they say. Strategies that call no model do not read them.
     pub fn summary_prompt(mut self, instructions: impl Into<String>) -> Self {
         self.compaction.summary_prompt = Some(instructions.into());
         self
