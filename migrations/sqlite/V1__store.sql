@@ -87,7 +87,9 @@ CREATE TABLE sessions (
     meta           TEXT NOT NULL,
     -- The number and the chain digest of the newest audit row of the session.
     audit_seq      INTEGER NOT NULL DEFAULT 0,
-    audit          BLOB NOT NULL DEFAULT (zeroblob(32))
+    audit          BLOB NOT NULL DEFAULT (zeroblob(32)),
+    -- The number of rows in edits, whatever their runs.
+    edits          INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- The id of the session that started this session. CAST gives both sides of a comparison the same affinity.
@@ -107,7 +109,7 @@ CREATE INDEX sessions_active ON sessions (last_active_at);
 -- newest row of the session in hides must contain both the old id and the new id.
 CREATE TRIGGER sessions_keep_their_id
 BEFORE UPDATE ON sessions
-WHEN (NEW.key IS NOT OLD.key OR NEW.tick < OLD.tick
+WHEN (NEW.key IS NOT OLD.key OR NEW.tick < OLD.tick OR NEW.edits < OLD.edits
         OR NEW.session_id IS NOT OLD.session_id AND NOT EXISTS (
             SELECT 1 FROM hides h
             WHERE h.key = (SELECT max(key) FROM hides WHERE session = OLD.key)
@@ -389,6 +391,9 @@ CREATE TABLE loops (
     meta            TEXT NOT NULL,
     -- Recorded turns and events as JSON, with the sequences of stored messages instead of the messages.
     history         TEXT,
+    -- The number of rows in edits whose messages belong to the loop, whatever their runs. A read of a loop
+    -- without edits looks for none.
+    edits           INTEGER NOT NULL DEFAULT 0,
     UNIQUE (session, loop_id)
 ) STRICT;
 
@@ -417,7 +422,7 @@ BEFORE UPDATE ON loops
 WHEN (NEW.key IS NOT OLD.key OR NEW.session IS NOT OLD.session OR NEW.loop_id IS NOT OLD.loop_id
         OR NEW.parent IS NOT OLD.parent OR NEW.parent_turn IS NOT OLD.parent_turn
         OR NEW.parent_seq IS NOT OLD.parent_seq
-        OR NEW.tick IS NOT OLD.tick OR NEW.sealed_seq < OLD.sealed_seq)
+        OR NEW.tick IS NOT OLD.tick OR NEW.sealed_seq < OLD.sealed_seq OR NEW.edits < OLD.edits)
     AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
     SELECT RAISE(FAIL, 'the parent and the final turns of a loop are immutable');
@@ -987,6 +992,10 @@ CREATE TABLE blocks (
     created_at      TEXT NOT NULL,
     -- The JSON of a block that another program made, without its messages.
     extra           TEXT,
+    -- The ids of the runs with edits that the text was made with, as a sorted JSON array: the live runs that
+    -- removed or replaced something of a message that the block hides. NULL if there were none. The block is
+    -- active only while these are the live ones.
+    edits           TEXT,
     -- SHA-256 of this row without its tokens, of its coverage and of the digests of its messages.
     digest          BLOB NOT NULL,
     UNIQUE (loop, generation),
@@ -1018,7 +1027,7 @@ WHEN (NEW.key IS NOT OLD.key OR NEW.loop IS NOT OLD.loop OR NEW.generation IS NO
         OR NEW.through IS NOT OLD.through OR NEW.bytes_block IS NOT OLD.bytes_block
         OR NEW.messages_block IS NOT OLD.messages_block OR NEW.strategy IS NOT OLD.strategy
         OR NEW.shaping IS NOT OLD.shaping OR NEW.created_at IS NOT OLD.created_at
-        OR NEW.extra IS NOT OLD.extra OR NEW.digest IS NOT OLD.digest)
+        OR NEW.extra IS NOT OLD.extra OR NEW.edits IS NOT OLD.edits OR NEW.digest IS NOT OLD.digest)
     AND NOT EXISTS (
         SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
         WHERE l.key = OLD.loop AND m.closed_at IS NULL
@@ -1133,6 +1142,88 @@ BEGIN
     SELECT RAISE(ABORT, 'the run is closed: its blocks take no more messages');
 END;
 
+-- edits -------------------------------------------------------------------------------------------
+
+CREATE TABLE edits (
+    -- The edits of runs: messages, or parts of a message, that contexts show in another form or not at all.
+    -- A message itself never changes. An edit applies where its run is live.
+
+    -- (run << 32) | ordinal
+    id            INTEGER PRIMARY KEY,
+    -- The loop and the sequences of the messages, both ends inclusive.
+    loop          INTEGER NOT NULL REFERENCES loops (key),
+    from_seq      INTEGER NOT NULL CHECK (from_seq BETWEEN 0 AND 4294967295),
+    to_seq        INTEGER NOT NULL CHECK (to_seq BETWEEN from_seq AND 4294967295),
+    -- The edited part of one message, from 0, and the number of its parts. NULL if messages are removed as a
+    -- whole.
+    part          INTEGER CHECK (part >= 0),
+    parts         INTEGER CHECK (parts > part),
+    action        TEXT NOT NULL CHECK (action IN ('removed', 'cleared', 'replaced')),
+    -- What a context shows in place of the part.
+    text          TEXT,
+    -- The size of the messages or the part as recorded, and the size of what is shown instead.
+    tokens_before INTEGER NOT NULL CHECK (tokens_before >= 0),
+    tokens_after  INTEGER NOT NULL CHECK (tokens_after >= 0),
+    bytes_before  INTEGER NOT NULL CHECK (bytes_before >= 0),
+    bytes_after   INTEGER NOT NULL CHECK (bytes_after >= 0),
+    -- The number of messages that are removed as a whole.
+    messages      INTEGER NOT NULL CHECK (messages >= 0),
+    salt          BLOB NOT NULL,
+    -- SHA-256 of the salt and of this row without its tokens.
+    digest        BLOB NOT NULL,
+    CHECK ((part IS NULL) = (parts IS NULL)),
+    CHECK (part IS NULL OR from_seq = to_seq),
+    CHECK (part IS NOT NULL OR action = 'removed'),
+    CHECK ((text IS NULL) = (action = 'removed'))
+) STRICT;
+
+CREATE INDEX edits_loop ON edits (loop, from_seq);
+
+-- Rejects every change except new token counts, which a recount with another token counter writes.
+CREATE TRIGGER edits_no_update
+BEFORE UPDATE ON edits
+WHEN (NEW.id IS NOT OLD.id OR NEW.loop IS NOT OLD.loop OR NEW.from_seq IS NOT OLD.from_seq
+        OR NEW.to_seq IS NOT OLD.to_seq OR NEW.part IS NOT OLD.part OR NEW.parts IS NOT OLD.parts
+        OR NEW.action IS NOT OLD.action OR NEW.text IS NOT OLD.text
+        OR NEW.bytes_before IS NOT OLD.bytes_before OR NEW.bytes_after IS NOT OLD.bytes_after
+        OR NEW.messages IS NOT OLD.messages OR NEW.salt IS NOT OLD.salt
+        OR NEW.digest IS NOT OLD.digest)
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = OLD.loop AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'edits are immutable');
+END;
+
+CREATE TRIGGER edits_no_delete
+BEFORE DELETE ON edits
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE l.key = OLD.loop AND m.closed_at IS NULL
+)
+BEGIN
+    SELECT RAISE(ABORT, 'edits cannot be deleted');
+END;
+
+CREATE TRIGGER edits_no_replace
+BEFORE INSERT ON edits
+WHEN EXISTS (SELECT 1 FROM edits WHERE id = NEW.id)
+BEGIN
+    SELECT RAISE(ABORT, 'edits cannot be replaced');
+END;
+
+-- Rejects edits of messages of another session too.
+CREATE TRIGGER edits_of_open_run
+BEFORE INSERT ON edits
+WHEN NOT EXISTS (
+    SELECT 1 FROM runs r JOIN loops l ON l.session = r.session
+    WHERE r.key = NEW.id >> 32 AND r.digest IS NULL AND l.key = NEW.loop
+)
+BEGIN
+    SELECT RAISE(ABORT, 'the run is closed: it takes no more edits');
+END;
+
 -- coverage ----------------------------------------------------------------------------------------
 
 CREATE TABLE coverage (
@@ -1149,7 +1240,7 @@ CREATE TABLE coverage (
     to_turn     INTEGER,
     disposition TEXT NOT NULL
         CHECK (disposition IN (
-            'kept', 'truncated', 'summarised', 'dropped', 'rolled_up', 'sealed'
+            'kept', 'truncated', 'summarised', 'dropped', 'rolled_up', 'sealed', 'removed'
         )),
     CHECK ((from_seq IS NULL) = (to_seq IS NULL) AND ifnull(from_seq BETWEEN 0 AND to_seq, 1)),
     CHECK ((from_turn IS NULL) = (to_turn IS NULL) AND ifnull(from_turn BETWEEN 0 AND to_turn, 1))
@@ -1195,7 +1286,12 @@ WHEN NOT EXISTS (
         AND (p.id IS NOT NULL OR NEW.id = b.key << 32)
         AND CASE NEW.loop = b.loop
             WHEN 0 THEN (b.kind = 'rollup' OR b.kind LIKE 'sealed:%') AND p.loop IS NOT b.loop
-                AND (NEW.disposition = iif(b.kind = 'rollup', 'rolled_up', 'sealed') OR (NEW.disposition = 'kept' AND EXISTS (
+                AND ((NEW.disposition = 'removed' AND EXISTS (
+                    SELECT 1 FROM edits e
+                    WHERE e.loop = NEW.loop AND e.action = 'removed'
+                        AND e.from_seq <= NEW.to_seq AND e.to_seq >= NEW.from_seq
+                ))
+                    OR NEW.disposition = iif(b.kind = 'rollup', 'rolled_up', 'sealed') OR (NEW.disposition = 'kept' AND EXISTS (
                     SELECT 1 FROM block_messages x
                     WHERE x.id >= b.key << 32 AND x.id < (b.key + 1) << 32
                         AND x.quotes = NEW.loop AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
@@ -1207,6 +1303,11 @@ WHEN NOT EXISTS (
                         THEN NEW.disposition = 'kept'
                     WHEN NEW.from_turn >= b.compacted_start AND NEW.to_turn <= b.compacted_end
                         THEN NEW.disposition IN ('summarised', 'dropped')
+                            OR (NEW.disposition = 'removed' AND EXISTS (
+                                SELECT 1 FROM edits e
+                                WHERE e.loop = NEW.loop AND e.action = 'removed'
+                                    AND e.from_seq <= NEW.to_seq AND e.to_seq >= NEW.from_seq
+                            ))
                             OR (NEW.disposition = 'rolled_up' AND b.kind = 'rollup')
                             OR (NEW.disposition = 'sealed' AND b.kind LIKE 'sealed:%')
                             OR (NEW.disposition = 'kept' AND EXISTS (
@@ -2100,12 +2201,12 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         WHERE c.leaf = leaf.key AND c.oldest = oldest.key
     ),
     -- Every run and every flip that applies. Runs of a provider are ignored, because only that provider can
-    -- read their opaque items.
+    -- read their opaque items. Runs with edits have no blocks.
     changes (run, word, tick, flip) AS (
         SELECT r.key, 'run', r.tick, NULL
         FROM chain c CROSS JOIN runs r ON r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
-            AND r.strategy NOT LIKE 'provider:%'
+            AND r.strategy NOT LIKE 'provider:%' AND r.trigger <> 'edit'
         UNION ALL
         SELECT f.run, f.kind, f.tick, f.key
         FROM chain c CROSS JOIN flips f ON f.loop = c.loop
@@ -2468,6 +2569,25 @@ FROM sessions s
     CROSS JOIN blocks b ON b.key = known.value ->> 0
     JOIN runs r ON r.key = b.run AND leaf.key = +r.loop
     CROSS JOIN loops l ON l.key = b.loop;
+
+-- Edits. from_turn and to_turn are the turns of the first and the last message. part is NULL for whole messages.
+-- is_live is evaluated at the loop of the run.
+CREATE VIEW v_edits AS
+SELECT
+    s.session_id, r.run_id, l.loop_id,
+    (SELECT m.turn FROM messages m WHERE m.id = (e.loop << 32) + e.from_seq) AS from_turn,
+    (SELECT m.turn FROM messages m WHERE m.id = (e.loop << 32) + e.to_seq) AS to_turn,
+    e.from_seq, e.to_seq, e.part, e.action, e.text, e.tokens_before, e.tokens_after,
+    r.outcome = 'committed' AND coalesce(
+        (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND +f.loop = r.loop
+         ORDER BY f.tick DESC, f.key DESC LIMIT 1),
+        1
+    ) AS is_live,
+    r.started_at AS created_at
+FROM sessions s
+    JOIN runs r ON r.session = s.key
+    CROSS JOIN edits e ON e.id >= r.key << 32 AND e.id < (r.key + 1) << 32
+    CROSS JOIN loops l ON l.key = e.loop;
 
 -- Pins and unpins of messages. pinned is 1 or 0. author is the author of the message. from_loop_id and
 -- from_turns are the leaf and its number of complete turns when the row was made. is_last is 1 for the newest

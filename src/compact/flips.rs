@@ -135,6 +135,35 @@ fn flip(
     })
 }
 
+/// Undoes some live runs, as they count from a leaf.
+pub(crate) fn undo_all(
+    write: &mut dyn StoreWrite,
+    session: &SessionId,
+    request: &FlipRequest,
+    runs: &[RunKey],
+) -> StoreResult<Vec<FlipReport>> {
+    let mut owner = session_of(write, session)?;
+    let leaf = leaf_of(write, &owner, request.leaf.as_ref())?;
+    let mut reports = Vec::with_capacity(runs.len());
+    for run in runs {
+        let tokens_before = context_tokens(write, &leaf, None)?;
+        write_flip(
+            write,
+            (&mut owner, &leaf),
+            *run,
+            false,
+            request.reason.clone(),
+        )?;
+        reports.push(FlipReport {
+            run_id: write.run_by_key(*run)?.run_id,
+            outcome: "undone",
+            tokens_before,
+            tokens_after: context_tokens(write, &leaf, None)?,
+        });
+    }
+    Ok(reports)
+}
+
 /// Writes the undo or redo of a run, as it counts from a leaf.
 pub(super) fn write_flip(
     write: &mut dyn StoreWrite,

@@ -49,6 +49,7 @@ use crate::store::{self, Outcome, SessionStore, StoreError, StoreResult};
 use candidate::FallbackStep;
 use commit::PendingRun;
 pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks};
+pub(crate) use flips::undo_all;
 pub use flips::{FlipReport, FlipRequest, redo, undo};
 use guard::guarded;
 pub use originals::OriginalsLocation;

@@ -211,6 +211,11 @@ impl ThreadCopy<'_> {
     }
 
     fn run(&mut self, row: RunRow) -> Result<()> {
+        if !self.write.edits_of_run(row.key)?.is_empty() {
+            let why =
+                "a thread with edits of messages cannot be copied; undo the edits and compact";
+            return Err(Error::Invalid(why.into()));
+        }
         let blocks = self.write.blocks_of_run(row.key)?;
         let mut copies = Vec::with_capacity(blocks.len());
         let own: BTreeSet<BlockKey> = blocks.iter().map(|block| block.key).collect();

@@ -42,6 +42,14 @@ pub(super) fn write(
     counter: &str,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
+    if read.edit_count(session.key)? > 0 {
+        // Lines without the edits would be another session.
+        let id = &session.session_id;
+        let why = format!(
+            "session `{id}` has edits of messages, which the lines of a session cannot hold"
+        );
+        return Err(StoreError::Invalid(why).into());
+    }
     let mut lines = LineWriter::new(read, session, out)?;
     lines.session(counter)?;
     for row in read.loops(session.key)? {

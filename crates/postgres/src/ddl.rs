@@ -21,7 +21,7 @@ pub enum Engine {
 }
 
 /// The tables that are partitioned or distributed by their session. A table comes before the tables that refer to it.
-pub const BY_SESSION: [&str; 29] = [
+pub const BY_SESSION: [&str; 30] = [
     "sessions",
     "audit",
     "receipt_chain",
@@ -36,6 +36,7 @@ pub const BY_SESSION: [&str; 29] = [
     "hides",
     "blocks",
     "block_messages",
+    "edits",
     "coverage",
     "manifests",
     "imports",

@@ -29,6 +29,7 @@ mod cluster;
 mod cluster_tenants;
 mod connection;
 mod ddl;
+mod edits;
 mod errors;
 mod index;
 mod keys;

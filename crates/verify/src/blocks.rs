@@ -1,5 +1,6 @@
 //! Blocks: digests, sections, sizes, and the run that wrote them.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use loopstore::extend::{
@@ -7,7 +8,7 @@ use loopstore::extend::{
     Outcome, RunRow, Section, Size, StoreResult, digest, quote_body,
     scan::{BlobOwner, MessagePlace},
 };
-use loopstore::model::Role;
+use loopstore::model::{EditAction, Role};
 
 use super::coverage::{self, HiddenMessages};
 use super::pairs;
@@ -24,6 +25,8 @@ pub(super) struct WholeBlock {
     pub(super) coverage: Vec<CoverageRow>,
     /// The loop that it stands on.
     pub(super) loop_key: LoopRow,
+    /// The messages that edits removed as a whole or in part, of loops that the block covers as removed.
+    removed: Vec<(LoopKey, (u32, u32))>,
 }
 
 impl WholeBlock {
@@ -38,6 +41,14 @@ impl WholeBlock {
         self.messages
             .iter()
             .any(|message| message.quoted() == Some(place))
+    }
+
+    /// True if a run removed the message, or a part of it.
+    pub(super) fn is_removed(&self, loop_key: LoopKey, seq: u32) -> bool {
+        let is_it = |(key, (from, to)): &(LoopKey, (u32, u32))| {
+            *key == loop_key && (*from..=*to).contains(&seq)
+        };
+        self.removed.iter().any(is_it)
     }
 
     /// Returns the recent messages that are not shown as they are.
@@ -120,6 +131,8 @@ fn whole(
     let (Some(messages), Some(coverage)) = (messages, coverage) else {
         return Ok(None);
     };
+    let removed = removed_messages(verify, &coverage);
+    let removed = verify.found.readable(&place, removed)?.unwrap_or_default();
     verify.found.checked.block_messages += messages.len() as u64;
     verify.found.checked.coverage += coverage.len() as u64;
     Ok(Some(WholeBlock {
@@ -128,7 +141,27 @@ fn whole(
         messages,
         coverage,
         loop_key: loop_key.clone(),
+        removed,
     }))
+}
+
+/// Returns the messages that runs removed something of, in the loops of which coverage says that some are removed.
+fn removed_messages(
+    verify: &Verify<'_>,
+    coverage: &[CoverageRow],
+) -> StoreResult<Vec<(LoopKey, (u32, u32))>> {
+    let rows = coverage.iter();
+    let rows = rows.filter(|row| row.disposition == Disposition::Removed);
+    let loops: BTreeSet<LoopKey> = rows.map(|row| row.loop_key).collect();
+    let mut removed = Vec::new();
+    for key in loops {
+        verify.scan.edits_of_loop(key, &mut |found| {
+            let is_removed = found.edit.action == EditAction::Removed;
+            removed.extend(is_removed.then_some((key, found.edit.seqs)));
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(removed)
 }
 
 fn check_block(

@@ -16,6 +16,7 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreR
     for key in runs.into_iter().flatten() {
         check_run(verify, scope, key)?;
     }
+    check_edit_counts(verify, scope)?;
     let flips = verify.scan.flip_keys(scope.key);
     let flips = verify.found.readable(&scope.place, flips)?;
     for key in flips.into_iter().flatten() {
@@ -74,7 +75,7 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut SessionScope, key: RunKey) -> 
         return Ok(());
     };
     let place = format!("{}, run {}", scope.place, row.run_id);
-    let blocks = verify.scan.block_digests(key);
+    let blocks = verify.scan.part_digests(key);
     let Some(blocks) = verify.found.readable(&place, blocks)? else {
         return Ok(());
     };
@@ -89,6 +90,7 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut SessionScope, key: RunKey) -> 
     check_point(verify, scope, &place, row.point)?;
     check_json(verify, &place, &row);
     check_blocks(verify, &place, &row)?;
+    check_edits(verify, scope, &place, &row)?;
     sealed::check(verify, scope, &place, &row)
 }
 
@@ -134,6 +136,68 @@ fn check_json(verify: &mut Verify<'_>, place: &str, row: &RunRow) {
             verify.found.add(ProblemKind::Unreadable, place, error);
         }
     }
+}
+
+/// Checks the edits of a run: their digests, and that their messages are in the session.
+fn check_edits(
+    verify: &mut Verify<'_>,
+    scope: &mut SessionScope,
+    place: &str,
+    row: &RunRow,
+) -> StoreResult<()> {
+    let edits = verify.scan.edits_and_digests(row.key);
+    let edits = verify.found.readable(place, edits)?.unwrap_or_default();
+    for (ordinal, (edit, stored)) in edits.into_iter().enumerate() {
+        verify.found.checked.edits += 1;
+        let place = format!("{place}, edit {ordinal}");
+        check_row_digest(verify, &place, &stored, &digest::edit(&edit));
+        *scope.edits.entry(edit.loop_key).or_default() += 1;
+        if row.outcome != Outcome::Committed {
+            let detail = format!("its run ended as {}", row.outcome.as_str());
+            verify.found.add(ProblemKind::Run, &place, detail);
+        }
+        let owner = verify.scan.loop_by_key(edit.loop_key);
+        let Some(owner) = verify.found.readable(&place, owner)? else {
+            continue;
+        };
+        if owner.session != scope.key || edit.seqs.1 >= owner.totals.next_seq {
+            let (id, (from, to)) = (owner.loop_id.clone(), edit.seqs);
+            let detail = format!("loop `{id}` of this session has no messages {from} to {to}");
+            verify.found.add(ProblemKind::Run, &place, detail);
+        }
+    }
+    Ok(())
+}
+
+/// Checks that each loop and the session count their edits: a read of a loop without edits looks for none.
+fn check_edit_counts(verify: &mut Verify<'_>, scope: &SessionScope) -> StoreResult<()> {
+    let rows = verify.scan.loops(scope.key);
+    let rows = verify
+        .found
+        .readable(&scope.place, rows)?
+        .unwrap_or_default();
+    for row in rows {
+        let found = scope.edits.get(&row.key).copied().unwrap_or(0);
+        if row.edits != found {
+            let (place, counted) = (&scope.place, row.edits);
+            let detail = format!(
+                "loop `{}` counts {counted} edits and has {found}",
+                row.loop_id
+            );
+            verify.found.add(ProblemKind::Total, place, detail);
+        }
+    }
+    let counted = verify.scan.edit_count(scope.key);
+    let counted = verify
+        .found
+        .readable(&scope.place, counted)?
+        .unwrap_or_default();
+    let found: u64 = scope.edits.values().copied().map(u64::from).sum();
+    if counted != found {
+        let detail = format!("it counts {counted} edits and has {found}");
+        verify.found.add(ProblemKind::Total, &scope.place, detail);
+    }
+    Ok(())
 }
 
 /// Only a committed run has blocks.

@@ -118,6 +118,13 @@ impl<'a> RedactWork<'a> {
         let row = scan
             .session(&request.session)?
             .ok_or_else(|| StoreError::NoSession(request.session.to_string()))?;
+        if scan.edit_count(row.key)? > 0 {
+            let id = &row.session_id;
+            let why = format!(
+                "session `{id}` has edits of messages, which cannot be redacted; erase the session"
+            );
+            return Err(StoreError::Invalid(why));
+        }
         Ok(Self {
             session: row.key,
             redactor: Redactor::new(&scan.import_key()?)

@@ -181,6 +181,13 @@ fn begin_or_resume(
     let from = write
         .counter_name()?
         .ok_or_else(|| StoreError::Damaged("the token counter's name is missing".into()))?;
+    for session in write.sessions()? {
+        if write.edit_count(session.key)? > 0 {
+            let id = session.session_id;
+            let why = format!("session `{id}` has edits, whose tokens cannot be recounted");
+            return Err(StoreError::Invalid(why));
+        }
+    }
     let to = counter.name().to_owned();
     let earlier = read_state(write)?;
     // Half of the counts may be those of a third counter: then nothing can be skipped.
