@@ -1,12 +1,12 @@
 //! A simulated agent that asks for its context before each call: `cargo bench --bench agent`.
 //!
-//! 1,200 turns (`LOOPSTORE_TURNS=3000` for more) in loops of 15 with a window of 32,000 tokens. It must
-//! never see more than its window nor a request that a provider refuses, compact at most once in 20
-//! turns, and a compaction must not cost more late in the session than early. Then chains of more and
-//! more loops: the second compaction of each costs what is new, not what is there.
+//! 1,200 turns (`LOOPSTORE_TURNS=3000` for more) in loops of 15 with a window of 32,000 tokens. A context must
+//! never exceed its window nor be a request that a provider rejects; there must be at most one compaction in 20
+//! turns, and a compaction must not cost more late in the session than early. Then chains of more and more
+//! loops: the second compaction of each costs as much as the new content, not as the whole chain.
 //!
-//! It also tells how much of a call a provider's prompt cache knows: the share of its tokens that are
-//! byte for byte the beginning of the call before, beside `one-liner` and plain truncation.
+//! It also prints how much of a call a provider's prompt cache has: the share of its tokens that are byte for
+//! byte the beginning of the call before, compared with `one-liner` and plain truncation.
 
 mod workload;
 
@@ -33,13 +33,13 @@ struct Figures {
     calls: u32,
     largest: u64,
     refused: usize,
-    /// When, counted in turns, and how long.
+    /// The turn and the duration of each compaction.
     compactions: Vec<(u32, Duration)>,
     builds: Vec<Duration>,
     cached: Cached,
 }
 
-/// The share of the calls that a prompt cache knows.
+/// The share of the calls that a prompt cache has.
 #[derive(Default)]
 struct Cached {
     before: Vec<String>,
@@ -68,8 +68,8 @@ impl Cached {
     }
 }
 
-/// Returns the share for calls that get the last messages that fit: once the window is full, each call
-/// begins with another one.
+/// Returns the share for calls with the last messages that fit: once the window is full, each call begins with
+/// another message.
 fn share_of_truncation(agent: &Agent) -> f64 {
     let said = agent.said.borrow();
     let (mut first, mut known, mut all) = (0, 0, 0);

@@ -1,8 +1,9 @@
-//! Many at one database, in one run: `cargo bench --bench crowd`.
+//! Many programs on one database, in one run: `cargo bench --bench crowd`.
 //!
-//! One writer alone, one beside two readers that never rest, four writing processes, and eight threads of
-//! one process, each of whom appends turns with full durability for some seconds (`LOOPSTORE_SECONDS`, 3
-//! by default), in interleaved rounds. Speeds are compared with the writer alone; the longest wait for one
+//! One writer alone, one with two readers that never pause, four writing processes, and eight threads of one
+//! process each append turns with full durability for some seconds (`LOOPSTORE_SECONDS`, 3 by default), in
+//! interleaved rounds. Speeds are compared with the writer alone; the longest wait for one turn and the size of
+//! the log are printed.
 //! turn and the size of the log are told.
 
 mod workload;
@@ -19,7 +20,7 @@ use workload::{Agent, judge};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const ROUNDS: usize = 3;
-/// Says to a process which writer it is; the database follows as an argument.
+/// The environment variable with the writer of a child process; the database is an argument.
 const WRITER: &str = "LOOPSTORE_BENCH_WRITER";
 const TURNS_IN_LOOP: u32 = 96;
 
@@ -62,7 +63,7 @@ fn write_as(mut agent: Agent) -> Result<Written> {
     Ok(written)
 }
 
-/// Builds the context of a session again and again.
+/// Builds the context of a session repeatedly.
 fn read(file: &Path, session: &str, stop: &AtomicBool) -> std::result::Result<(), String> {
     let told = |error: &dyn std::error::Error| error.to_string();
     let store = SqliteStore::open(file).map_err(|e| told(&e))?;
@@ -73,8 +74,8 @@ fn read(file: &Path, session: &str, stop: &AtomicBool) -> std::result::Result<()
     Ok(())
 }
 
-/// One writer beside two readers of a session that is there; returns the largest size of the log, in
-/// MiB, too.
+/// Measures one writer with two readers of an existing session; also returns the largest size of the log in
+/// MiB.
 fn with_readers(file: &Path) -> Result<(Written, f64)> {
     let mut before = Agent::named(file, "read")?;
     before.start(0)?;
@@ -112,7 +113,7 @@ fn with_readers(file: &Path) -> Result<(Written, f64)> {
     Ok((written?, largest as f64 / f64::from(1 << 20)))
 }
 
-/// Eight threads that write to one store.
+/// Measures eight threads that write to one store.
 fn eight(file: &Path) -> Result<Written> {
     let store = Arc::new(SqliteStore::open(file)?);
     let one = |at: u32| {
@@ -131,7 +132,7 @@ fn eight(file: &Path) -> Result<Written> {
     Ok(sum)
 }
 
-/// Four processes that write.
+/// Measures four processes that write.
 fn four(file: &Path) -> Result<Written> {
     drop(SqliteStore::open(file)?);
     let start = |at: u32| {
@@ -192,7 +193,7 @@ fn run() -> Result<bool> {
         shares[shares.len() / 2]
     };
     let mut met = true;
-    // Slowdowns: a writer beside readers keeps 0.4 of its speed, four together keep that of one.
+    // A writer with readers keeps 0.4 of its speed; four writers together keep the speed of one.
     judge(
         "alone / beside two readers",
         1.0 / median(&mut beside_readers),

@@ -1,7 +1,7 @@
 //! Redaction of many secrets: `cargo bench --bench redact`.
 //!
-//! Sessions of 3,000 and of 30,000 different keys, ten of them in a message, are redacted. A key may not take more
-//! than 1.5 times as long in the larger session; each of them is looked for in all texts.
+//! Sessions of 3,000 and of 30,000 different keys, ten of them in a message, are redacted. A key may take at
+//! most 1.5 times as long in the larger session; each key is searched for in all texts.
 
 mod workload;
 
@@ -24,7 +24,7 @@ fn key(random: &mut Random) -> String {
     format!("ghp_{tail}")
 }
 
-/// Returns the milliseconds that each of so many secrets takes.
+/// Returns the time per secret in milliseconds.
 fn measure(secrets: usize) -> Result<f64, Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let store = Store::open(folder.path().join("agent.db"))?;

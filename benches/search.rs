@@ -1,9 +1,9 @@
 //! Search over many messages: `cargo bench --bench search`.
 //!
-//! 1,000,000 messages (`LOOPSTORE_MESSAGES` for another number) are recorded and indexed while
-//! another thread goes on recording. The catch-up must not hold an append up for longer than a
-//! batch takes, its memory must not grow with what there is, and queries must take milliseconds. A
-//! question of common words is measured against what FTS5 takes for the same words joined by `OR`.
+//! 1,000,000 messages (`LOOPSTORE_MESSAGES` for another number) are recorded and indexed while another thread
+//! continues to record. The catch-up must not delay an append for longer than a batch takes, its memory must
+//! not grow with the content, and queries must take milliseconds. A query of common words is compared with the
+//! time of FTS5 for the same words joined by `OR`.
 
 mod workload;
 
@@ -19,7 +19,7 @@ use workload::{Random, judge, median};
 
 const IN_A_LOOP: usize = 1_000;
 
-/// A word that one message of each session holds.
+/// A word in one message of each session.
 const MARK: &str = "xylophone";
 
 fn messages() -> usize {
@@ -27,12 +27,12 @@ fn messages() -> usize {
     given.and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
 }
 
-/// Words of which each is in a share of the messages, from 10 % to 30 %.
+/// Words, each in 10 % to 30 % of the messages.
 const COMMON: [&str; 8] = [
     "anchor", "barrel", "candle", "dragon", "ember", "falcon", "garden", "harbor",
 ];
 
-/// Returns a text that each of the common words may stand in.
+/// Returns a text that may contain each of the common words.
 fn text(random: &mut Random, bytes: usize) -> String {
     let mut text = random.text(bytes);
     for (at, word) in (0..).zip(COMMON) {
@@ -44,7 +44,7 @@ fn text(random: &mut Random, bytes: usize) -> String {
     text
 }
 
-/// Returns how long FTS5 takes for the best of the messages that hold any of the common words.
+/// Returns the time of FTS5 for the best of the messages with any of the common words.
 fn plain_or(file: &std::path::Path) -> Result<Duration, rusqlite::Error> {
     let connection = rusqlite::Connection::open(file)?;
     let mut statement = connection.prepare(
@@ -105,7 +105,7 @@ fn record(store: &SqliteStore, name: &str, loops: usize) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Appends a turn at a time until told to stop; returns how long each took.
+/// Appends one turn after another until stopped; returns the duration of each append.
 fn keep_recording(
     store: &SqliteStore,
     name: &str,
@@ -135,7 +135,7 @@ fn keep_recording(
     Ok(times)
 }
 
-/// Appends while `work` runs; returns how long it took, and the longest append.
+/// Appends while `work` runs; returns the duration of `work`, and the longest append.
 fn beside(
     store: &SqliteStore,
     name: &str,

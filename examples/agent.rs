@@ -1,7 +1,6 @@
-//! An agent that records as it works, is killed in the middle of a payment, and goes on.
+//! An agent that records as it works, is killed in the middle of a payment, and resumes.
 //!
-//! The model and the tool are made up; the rest is what a real agent would do. Run it with
-//! `cargo run --example agent`.
+//! The model and the tool are mocks; the rest is as in a real agent. Run it with `cargo run --example agent`.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -33,7 +32,7 @@ struct Agent<'a> {
     loop_id: LoopId,
 }
 
-/// What the model answers to what it sees: it pays the next invoice.
+/// Returns the answer of the model to a context: it pays the next invoice.
 fn model(seen: &[AgentMessage], turn: u32) -> AgentMessage {
     let text = format!("Invoice {turn} is due; I read {} messages.", seen.len());
     let args = Json::parse(&format!("{{\"invoice\":{turn},\"euro\":12}}")).unwrap_or_default();
@@ -61,22 +60,22 @@ impl Agent<'_> {
         Ok(())
     }
 
-    /// One turn: the context, the model, the tool. `dies` ends the process between the payment and
-    /// its receipt.
+    /// Runs one turn: the context, the model, the tool. `dies` ends the process between the payment and its
+    /// receipt.
     fn turn(&mut self, turn: u32, bank: &mut Bank, dies: bool) -> Result<(), Box<dyn Error>> {
         let start = TurnStart::new(self.loop_id.clone(), turn);
         self.recorder.record(AgentEvent::TurnStart(start))?;
         if turn == 0 {
             self.message(Message::user("Pay all invoices that are due.").into())?;
         }
-        // What is stored, this turn's prompt too, compacted when the window fills.
+        // The stored context, with this turn's prompt, compacted when the window fills.
         let seen = self.context()?;
         let answer = model(seen.messages(), turn);
         self.message(answer.clone())?;
         self.finish(&[answer], bank, dies)
     }
 
-    /// Makes the calls of a turn that have no result, and ends it.
+    /// Runs the calls of a turn that have no result, and ends the turn.
     fn finish(
         &mut self,
         turn: &[AgentMessage],
@@ -92,7 +91,7 @@ impl Agent<'_> {
                 &call.name,
                 call.arguments.clone(),
             );
-            // Durable before the bank hears of it.
+            // The call is durable before the bank gets it.
             let recorded = self
                 .recorder
                 .record(AgentEvent::ToolExecutionStart(start))?;
@@ -122,7 +121,7 @@ impl Agent<'_> {
         Ok(())
     }
 
-    /// What is stored, as the next model call should see it.
+    /// Returns the stored context for the next model call.
     fn context(&self) -> Result<Prepared, Box<dyn Error>> {
         let ready = self.chat.prepare()?;
         for report in &ready.compactions {
@@ -171,7 +170,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         loop_id: loop_id.clone(),
     };
     if let Some(open) = &resumed.open_turn {
-        // Its answer is there and was paid for: only the call is made again.
+        // The answer of the model is stored and paid for: only the call is made again.
         second.finish(&open.messages, &mut bank, false)?;
     }
     for turn in resumed.turns..INVOICES {

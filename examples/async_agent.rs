@@ -5,7 +5,7 @@ use std::error::Error;
 
 use loopstore::{AsyncStore, KeepRecent, Message, Policy, Prepared, Store};
 
-/// What a provider would answer.
+/// Returns the answer of a provider.
 async fn model(ready: &Prepared) -> Message {
     let tokens = ready.context.tokens;
     Message::assistant(format!(
@@ -28,7 +28,8 @@ async fn talk() -> Result<(), Box<dyn Error>> {
         let ready = chat.prepare().await?;
         largest = largest.max(ready.context.tokens);
         let answer = model(&ready).await;
-        // One that is dropped here leaves all of the messages or none; with a key it can be tried again.
+        // If this future is dropped, all of the messages are stored or none; with a key the append can be
+        // repeated.
         chat.append_once(&format!("answer {hour}"), [answer])
             .await?;
     }

@@ -1,5 +1,5 @@
-//! A chat agent with a tool; killed while the tool runs, it goes on where it was:
-//! `printf 'Paris?\nRome?\n' | cargo run --example chat -- chat.db`, then `loopstore --db chat.db context weather`
+//! A chat agent with a tool; if it is killed while the tool runs, it resumes at the same place: `printf
+//! 'Paris?\nRome?\n' | cargo run --example chat -- chat.db`, then `loopstore --db chat.db context weather`
 use loopstore::{AgentMessage, CallState, Message, Policy, Prepared, Role, Store};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ fn forecast(key: &str) -> String {
 }
 
 fn model(ready: &Prepared) -> Message {
-    // In its place: send `ready.to(Form::OpenAiChat)?`, and `provider::read` what comes back.
+    // In a real agent: send `ready.to(Form::OpenAiChat)?`, and pass the answer to `provider::read`.
     match ready.messages().last().map(AgentMessage::role) {
         Some(Role::ToolResult) => Message::assistant("Rain."),
         _ => Message::assistant("").with_tool_call(uuid::Uuid::now_v7(), "forecast", json!({})),

@@ -1,5 +1,5 @@
-//! Compacts a recorded session, looks at what became of each turn, and takes it back:
-//! `cargo run --example compact_and_look`.
+//! Compacts a recorded session, prints the disposition of each turn, and undoes the compaction: `cargo run
+//! --example compact_and_look`.
 
 use std::error::Error;
 use std::path::Path;
@@ -22,22 +22,24 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let before = build()?;
 
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(1),
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens: 250,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: 250,
+                ..ContextConfig::default()
+            },
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: KeepRecent::Turns(1),
+                ..CompactionConfig::default()
+            },
+        ),
         ..CompactRequest::default()
     };
     let report = compact_session_loops(&store, &id, &request)?;
     println!("{} -> {} tokens", report.before.tokens, report.after.tokens);
     assert!(build()?.messages != before.messages);
 
-    // Every turn is raw or covered by something; plain SQL says by what.
+    // Every turn is shown or covered by a block; plain SQL shows which block.
     let sql = "SELECT loop_id, from_turn, to_turn, disposition FROM v_coverage
                WHERE session_id = 'kite-1' ORDER BY loop_id, from_turn";
     for row in store.query(sql)?.rows {

@@ -1,5 +1,4 @@
-//! A strategy of one's own: the first line of each answer stands for its turn.
-//! `cargo run --example custom_strategy`.
+//! A custom strategy: the first line of each answer replaces its turn. `cargo run --example custom_strategy`.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -16,7 +15,7 @@ impl BlockCompactionStrategy for FirstLines {
         "first-lines"
     }
 
-    /// The turns kept at both ends are those of the plan; only what stands for the rest is made here.
+    /// The plan determines the turns kept at both ends; only the text for the others is made here.
     fn keep_compacted(
         &self,
         slice: &LoopSlice<'_>,
@@ -36,7 +35,7 @@ impl BlockCompactionStrategy for FirstLines {
         let message = AgentMessage::from(Message::user(lines.join("\n")));
         let fits = slice.counter().message_tokens(&message) <= config.max_summary_tokens;
         if lines.is_empty() || !fits {
-            // Turns that nothing tells of are dropped, and the audit row says so.
+            // Turns without a text are dropped, and the audit row records it.
             return Ok(Summary::default());
         }
         Ok(Summary {
@@ -59,16 +58,18 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     )?;
     let id = SessionId::new("kite-1")?;
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: KeepRecent::Turns(1),
-            block_strategy: Some(Arc::new(FirstLines)),
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens: 250,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: 250,
+                ..ContextConfig::default()
+            },
+            CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: KeepRecent::Turns(1),
+                block_strategy: Some(Arc::new(FirstLines)),
+                ..CompactionConfig::default()
+            },
+        ),
         ..CompactRequest::default()
     };
     let report = compact_session_loops(&store, &id, &request)?;

@@ -1,5 +1,5 @@
-//! Brings transcripts in and walks through a session as it happened, compactions included:
-//! `cargo run --example import_then_replay`.
+//! Imports transcripts and replays a session as it happened, compactions included: `cargo run --example
+//! import_then_replay`.
 
 use std::error::Error;
 use std::path::Path;

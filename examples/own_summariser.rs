@@ -46,17 +46,19 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     )?;
     let id = SessionId::new("kite-1")?;
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: KeepRecent::Turns(1),
-            // An answer that says nothing falls back to the digest, and the audit row says why.
-            block_strategy: Some(Arc::new(SummarizeCompaction::new(Arc::new(Local)))),
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens: 250,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: 250,
+                ..ContextConfig::default()
+            },
+            CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: KeepRecent::Turns(1),
+                // An answer that says nothing falls back to the digest, and the audit row says why.
+                block_strategy: Some(Arc::new(SummarizeCompaction::new(Arc::new(Local)))),
+                ..CompactionConfig::default()
+            },
+        ),
         ..CompactRequest::default()
     };
     let report = compact_session_loops(&store, &id, &request)?;

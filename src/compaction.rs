@@ -35,7 +35,7 @@
 //! chat.append((0..40).map(report))?;
 //! let mut request = CompactRequest::default();
 //! # request.trigger = CompactTrigger::Force;
-//! request.config.block_strategy = Some(Arc::new(Gone));
+//! request.policy.compaction.block_strategy = Some(Arc::new(Gone));
 //! let report = chat.compact(&request)?;
 //! assert_eq!(report.strategy, "gone");
 //! let context = chat.context()?;
@@ -70,7 +70,7 @@
 //! chat.append((0..40).map(report))?;
 //! let mut request = CompactRequest::default();
 //! # request.trigger = CompactTrigger::Force;
-//! request.config.block_strategy = Some(Arc::new(SummarizeCompaction::new(Arc::new(Model))));
+//! request.policy.compaction.block_strategy = Some(Arc::new(SummarizeCompaction::new(Arc::new(Model))));
 //! let report = chat.compact(&request)?;
 //! // The model did it, and no fallback had to.
 //! assert_eq!((&*report.strategy, report.fallback), ("summarize", None));
@@ -90,7 +90,7 @@
 //! chat.append((0..40).map(report))?;
 //! let mut request = CompactRequest::default();
 //! # request.trigger = CompactTrigger::Force;
-//! request.config.block_strategy = Some(Arc::new(DefaultBlockCompaction));
+//! request.policy.compaction.block_strategy = Some(Arc::new(DefaultBlockCompaction));
 //! let report = chat.compact(&request)?;
 //! assert_eq!(report.strategy, "one-liner");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

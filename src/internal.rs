@@ -11,7 +11,6 @@ pub use crate::compact::running::close_interrupted;
 pub use crate::context::build::{build, originals_of};
 pub use crate::context::chain::{Chain, Purpose};
 pub use crate::context::manifest::{derive, was_replaced};
-pub use crate::context::settings::settings;
 pub use crate::context::states::turn_states;
 pub use crate::context::{LiveCompaction, live_compaction};
 pub use crate::overlay::block_builder::whole_as;

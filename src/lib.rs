@@ -131,8 +131,8 @@ pub use loopstore_provider as provider;
 // The front door.
 pub use api::{
     Appended, CallState, Entry, EntryQuery, EntryRef, Error, KeyQuery, KeyedAppend, LoopSpec,
-    Policy, Prepared, Result, SessionHandle, SessionSummary, Settings, SettingsError, Store,
-    StoreOptions, StoredBlock, StrategyName, TurnRef,
+    Prepared, Result, SessionHandle, SessionSummary, Settings, SettingsError, Store, StoreOptions,
+    StoredBlock, StrategyName, TurnRef,
 };
 #[cfg(feature = "tokio")]
 pub use api::{AsyncSession, AsyncStore};
@@ -169,8 +169,8 @@ pub use tokens::{
 pub use compact::{
     BudgetTooSmall, CompactReport, CompactRequest, CompactTrigger, CompactionEnded, CompactionHook,
     CompactionStarted, ContextTokens, Decision, FlipReport, FlipRequest, Hooks, Pin, PinChange,
-    PinList, PinRef, PinReport, PinRequest, RepairReport, TokenSource, compact_session_loops, pin,
-    pins, redo, repair_session, undo, unpin,
+    PinList, PinRef, PinReport, PinRequest, Policy, RepairReport, TokenSource,
+    compact_session_loops, pin, pins, redo, repair_session, undo, unpin,
 };
 // What contexts show in another form, or not at all.
 #[cfg(feature = "tokio")]

@@ -1,5 +1,5 @@
-//! The bare ceiling: plain rusqlite with prepared statements and no model. The tables and indexes are
-//! those of the store, copied without triggers; rows, counters and digests are the same.
+//! The bare ceiling: plain rusqlite with prepared statements and no model. The tables and indexes are those of
+//! the store, copied without triggers; rows, counters and digests are the same.
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ use crate::workload::digests::{Salts, sha256};
 /// The place of the text of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Within the JSON.
+    /// In the JSON.
     Packed,
-    /// In a column of its own.
+    /// In its own column.
     Split,
 }
 
@@ -43,7 +43,7 @@ fn open(file: &Path, synchronous: &str) -> Outcome<Connection> {
     Ok(connection)
 }
 
-/// Returns the statements that make the tables and indexes of a store.
+/// Returns the statements that create the tables and indexes of a store.
 fn tables_of(store: &Path) -> Outcome<Vec<String>> {
     let connection = Connection::open(store)?;
     let mut tables = connection.prepare(
@@ -244,7 +244,7 @@ fn bytes_of(value: &Value) -> &[u8] {
     }
 }
 
-/// Called with each message as it is stored: its JSON, and its text with the number of its block.
+/// A visitor of stored messages: the JSON of each, and its text with the number of its block.
 type Visit<'a> = dyn FnMut(&str, Option<(usize, &str)>) -> Outcome<()> + 'a;
 
 /// Reads a store's own file.
@@ -257,8 +257,8 @@ impl Reader {
         Ok(Self(connection))
     }
 
-    /// Hands on each message of the session's context as it is stored: JSON, and a text with the number
-    /// of its block.
+    /// Visits each message of the session's context as it is stored: JSON, and a text with the number of its
+    /// block.
     fn stored(&self, visit: &mut Visit<'_>) -> Outcome<()> {
         let read = self.0.unchecked_transaction()?;
         let mut chain = read.prepare_cached(
@@ -339,7 +339,7 @@ impl Reader {
         WRITTEN.iter().map(newest).collect()
     }
 
-    /// Returns the rows that came since, with the statement that inserts them.
+    /// Returns the new rows, each with the statement that inserts it.
     pub fn since(&self, newest: &[i64]) -> Outcome<Vec<(String, Vec<Vec<Value>>)>> {
         let mut all = Vec::new();
         // A run is inserted open, and closed after its row in the audit chain.

@@ -1,10 +1,10 @@
-//! The hot paths beside the bare ceiling, in one run: `cargo bench --bench ceiling`.
+//! The hot paths compared with the bare ceiling, in one run: `cargo bench --bench ceiling`.
 //!
-//! The ceiling (`bare.rs`) puts the same bytes through plain rusqlite: the same tables, rows, counters,
-//! digests and indexes, prepared statements, no model, no triggers. Both sides go on in turns, turn by
-//! turn or build by build, so that a machine that becomes slower does so for both. Only the ratios mean
-//! anything. `LOOPSTORE_QUICK=1` is a short run, `LOOPSTORE_LONG=1` goes on to a million messages; names
-//! of parts (`-- build size`) leave out the others.
+//! The ceiling (`bare.rs`) writes the same bytes with plain rusqlite: the same tables, rows, counters, digests
+//! and indexes, prepared statements, no model, no triggers. Both sides alternate, turn by turn or build by
+//! build, so that a machine that becomes slower slows both. Only the ratios are meaningful. `LOOPSTORE_QUICK=1`
+//! is a short run, `LOOPSTORE_LONG=1` continues to a million messages; with names of parts (`-- build size`)
+//! only these run.
 
 mod bare;
 mod plain;
@@ -30,12 +30,12 @@ use workload::store::Recorded;
 use workload::turns::{IN_A_LOOP, Turns, of_messages};
 use workload::{Outcome, is_long, is_quick, judge, median};
 
-/// The number of turns that are appended, and of rounds of all else.
+/// Returns the number of turns that are appended, and of rounds of the other parts.
 fn rounds() -> usize {
     if is_quick() { 60 } else { 400 }
 }
 
-/// Ours against one or two others, turn by turn.
+/// The store against one or two others, turn by turn.
 struct Race {
     ours: Vec<Duration>,
     bare: Vec<Duration>,
@@ -59,7 +59,7 @@ fn append(folder: &Path, durability: Durability, form: Form) -> Outcome<Race> {
         lines: Vec::new(),
     };
     let mut turns = Turns::new(1);
-    // Until the logs of both have begun anew, and much longer.
+    // Until the logs of both have restarted, and much longer.
     for round in 0..4 * rounds() {
         if turns.begins() {
             ours.start()?;
@@ -68,8 +68,8 @@ fn append(folder: &Path, durability: Durability, form: Form) -> Outcome<Race> {
         let turn = turns.next_turn();
         let plain: Vec<Plain> = turn.iter().map(Plain::of).collect::<Outcome<_>>()?;
         let copy = plain.clone();
-        // After a wait for the disk the processor's caches are cold. So the lines are written only where the
-        // others wait too, and both sides go first as often.
+        // After a wait for the disk the processor's caches are cold. So the lines are written only if the
+        // others wait too, and each side goes first equally often.
         if durability == Durability::Full {
             race.lines.push(timed(|| write_lines(&mut lines, &copy))?.0);
         }
@@ -84,7 +84,7 @@ fn append(folder: &Path, durability: Durability, form: Form) -> Outcome<Race> {
     Ok(race)
 }
 
-/// Appends lines, and waits for the disk.
+/// Appends lines, and syncs them to the disk.
 fn write_lines(file: &mut File, turn: &[Plain]) -> Outcome<()> {
     let mut bytes = Vec::new();
     for message in turn {
@@ -112,7 +112,7 @@ fn appends(folder: &Path, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
-/// An answer with two calls, and their results.
+/// Returns an answer with two calls, and their results.
 fn open_turn(number: usize) -> [Message; 3] {
     let calls = ["a", "b"].map(|letter| format!("call-{number}-{letter}"));
     let output = |call: &str| {
@@ -126,8 +126,8 @@ fn open_turn(number: usize) -> [Message; 3] {
     [answer, output(&calls[0]), output(&calls[1])]
 }
 
-/// Appends turns message by message through a handle, each acknowledged on its own, and as many commits
-/// of the same messages to a bare database.
+/// Appends turns message by message through a handle, each acknowledged separately, and the same messages in as
+/// many commits to a bare database.
 fn opened(folder: &Path, met: &mut bool) -> Outcome<()> {
     let (file, bare_file) = (folder.join("open"), folder.join("open-bare"));
     let store = Store::options().durability(Durability::Full).open(&file)?;
@@ -207,7 +207,7 @@ fn middle(times: &[Duration]) -> f64 {
     median(times.iter().copied())
 }
 
-/// A session whose context is the last 40 turns and the summaries of three loops.
+/// Returns a session whose context is the last 40 turns and the summaries of three loops.
 fn session(file: &Path) -> Outcome<Recorded> {
     let mut ours = Recorded::create(file, Durability::Normal)?;
     let mut turns = Turns::new(2);
@@ -223,7 +223,7 @@ fn session(file: &Path) -> Outcome<Recorded> {
     Ok(ours)
 }
 
-/// Reads what the context is made of, and parses nothing.
+/// Reads the rows of the context without parsing them.
 fn raw(ours: &Recorded) -> Outcome<Vec<(String, String)>> {
     let mut messages = Vec::new();
     store::read(&ours.store, |read| {
@@ -300,7 +300,7 @@ fn builds(folder: &Path, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
-/// A context that is kept from turn to turn, beside one that is built each time.
+/// Compares a context that is kept from turn to turn with one that is built each time.
 fn live(folder: &Path, _: &mut bool) -> Outcome<()> {
     let mut ours = session(&folder.join("live"))?;
     let mut turns = Turns::new(6);
@@ -337,14 +337,14 @@ fn same(ours: usize, bare: usize) -> Outcome<()> {
     }
 }
 
-/// Asks the trigger, which does not fire: what the context has is all that is read.
+/// Evaluates the trigger, which does not fire: only the size of the context is read.
 fn total(ours: &Recorded) -> Outcome<()> {
     let window = ContextConfig {
         max_context_tokens: 1 << 40,
         ..ContextConfig::default()
     };
     let request = CompactRequest {
-        window,
+        policy: Policy::of(window, CompactionConfig::default()),
         ..CompactRequest::default()
     };
     let report = compact_session_loops(&ours.store, &ours.session, &request)?;
@@ -354,7 +354,7 @@ fn total(ours: &Recorded) -> Outcome<()> {
     }
 }
 
-/// Runs `work` after the system forgot the file.
+/// Runs `work` after the system has dropped the file from its cache.
 fn cold(file: &Path, work: impl FnOnce() -> Outcome<()>) -> Outcome<Duration> {
     let opened = File::open(file)?;
     opened.sync_all()?;
@@ -362,7 +362,7 @@ fn cold(file: &Path, work: impl FnOnce() -> Outcome<()>) -> Outcome<Duration> {
     Ok(timed(work)?.0)
 }
 
-/// A store that says how long its last write took, in nanoseconds.
+/// A store that measures the duration of its last write in nanoseconds.
 struct Watched<'a>(&'a SqliteStore, AtomicU64);
 
 impl SessionStore for Watched<'_> {
@@ -383,7 +383,7 @@ impl SessionStore for Watched<'_> {
     }
 }
 
-/// Compacts again and again, and writes the same rows to the bare database.
+/// Compacts repeatedly, and writes the same rows to the bare database.
 fn compactions(folder: &Path, met: &mut bool) -> Outcome<()> {
     let (file, bare_file) = (folder.join("compact"), folder.join("compact-bare"));
     let mut ours = session(&file)?;
@@ -395,8 +395,8 @@ fn compactions(folder: &Path, met: &mut bool) -> Outcome<()> {
         ..CompactRequest::default()
     };
     let mut turns = Turns::new(4);
-    // The texts that a compaction makes take the processor's caches. So the bare rows are written when
-    // texts have just been made too, those of the next compaction.
+    // The texts of a compaction fill the processor's caches. So the bare rows are written after texts were made
+    // too, those of the next compaction.
     let only_texts = CompactRequest {
         dry_run: true,
         ..request.clone()
@@ -456,7 +456,7 @@ fn growth(folder: &Path, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
-/// The size of the database beside the JSON lines of the same messages.
+/// Compares the size of the database with that of the same messages as JSON lines.
 fn size(folder: &Path, met: &mut bool) -> Outcome<()> {
     let file = folder.join("size");
     let mut turns = Turns::new(5);
@@ -480,7 +480,7 @@ fn size(folder: &Path, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
-/// Archives all loops of a copy, and returns how large that is without the room that became free.
+/// Archives all loops of a copy, and returns its size without the free space.
 fn archived(ours: &Recorded, to: &Path) -> Outcome<u64> {
     let all = to.with_extension("all");
     loopstore_admin::backup::backup(&ours.store, &all, false, &mut |_, _| {})?;

@@ -1,4 +1,4 @@
-//! A message as a program without a model would hold it.
+//! A message in the form of a program without a model.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ impl Plain {
         }
     }
 
-    /// Takes the largest text out, with the number of its block.
+    /// Removes the largest text, and returns it with the number of its block.
     pub fn take_text(&mut self) -> Option<(usize, String)> {
         let size = |block: &Block| block.text.as_ref().map_or(0, String::len);
         let (at, block) = self
@@ -79,7 +79,7 @@ impl Plain {
     }
 }
 
-/// Runs `work` and returns how long it took with what it gives.
+/// Runs `work`; returns its duration and its result.
 pub fn timed<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<(Duration, T)> {
     let begun = Instant::now();
     let done = work()?;

@@ -1,12 +1,12 @@
-//! What more history costs: `cargo bench --bench growth`.
+//! The cost of a longer history: `cargo bench --bench growth`.
 //!
-//! Two databases do the same in turns: one with 10,000 messages, one with 100,000, then 1,000,000
-//! (`LOOPSTORE_MESSAGES=10000000`: so many instead; `LOOPSTORE_QUICK=1`: 1,000 and 10,000), as a single giant
-//! session, as up to 10,000 sessions, and with the feature `postgres` as sessions of 100 messages in 16
-//! partitions of a server that it starts. Neither an append nor a build nor a compaction may take more than
-//! 1.2 times as long in the larger one, and nothing else more than 1.3 times; what goes with the size, and is
-//! told in the guide, is printed and not judged. Compactions that were undone again and again, and sessions of
-//! many small loops, may take no more than goes with their number (`LOOPSTORE_LONG=1`: of 500,000 loops).
+//! Two databases do the same alternately: one with 10,000 messages, one with 100,000, then 1,000,000
+//! (`LOOPSTORE_MESSAGES=10000000`: this number instead; `LOOPSTORE_QUICK=1`: 1,000 and 10,000), as a single
+//! giant session, as up to 10,000 sessions, and with the feature `postgres` as sessions of 100 messages in 16
+//! partitions of a server that it starts. An append, a build and a compaction may take at most 1.2 times as
+//! long in the larger one, and any other operation at most 1.3 times; an operation whose cost grows with the
+//! size, as the guide states, is printed and not judged. Compactions that were undone repeatedly, and sessions
+//! of many small loops, may cost at most in proportion to their number (`LOOPSTORE_LONG=1`: of 500,000 loops).
 //! `-- giant` (`many`, `partitions`, `overlays`) runs only these.
 
 mod overlays;
@@ -26,10 +26,10 @@ use workload::{Outcome, is_quick, judge};
 const BOUND: f64 = 1.2;
 const UPKEEP_BOUND: f64 = 1.3;
 
-/// What goes with what there is: a word that stands in a tenth of all messages is looked up in all of them.
+/// Operations whose cost grows with the content: a word of a tenth of all messages is looked up in all of them.
 const NOT_JUDGED: [&str; 1] = ["recall, words of a tenth of all"];
 
-/// A number of messages, and those that are compared with it.
+/// Returns a number of messages, and the numbers that are compared with it.
 fn sizes() -> Outcome<(usize, Vec<usize>)> {
     let given = std::env::var("LOOPSTORE_MESSAGES").ok();
     Ok(match (is_quick(), given) {
@@ -39,7 +39,7 @@ fn sizes() -> Outcome<(usize, Vec<usize>)> {
     })
 }
 
-/// Compares two databases of one kind and tells.
+/// Compares two databases of one kind and prints the result.
 fn judge_growth<S: Database>(
     name: &str,
     [young, old]: [&mut Aged<S>; 2],
@@ -91,7 +91,7 @@ fn on_sqlite(name: &str, make: Make, (few, many): (usize, usize), met: &mut bool
     };
     let [less, more] = [bytes(&young)?, bytes(&old)?];
     println!("    {:.1} MB, {:.1} MB", less / 1e6, more / 1e6);
-    // It writes the file anew, through another of that size.
+    // The scrub writes the file again, through a second file of that size.
     if more < 4e9 {
         let ratio = upkeep::scrub(&young.recorded.store, &old.recorded.store)?;
         let of_a_byte = ratio * less / more;

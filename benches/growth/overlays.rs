@@ -13,7 +13,7 @@ use crate::workload::{Outcome, is_long, is_quick, judge, median};
 const TIMES: usize = 4;
 /// The largest ratio of their times; quadratic work takes sixteen times as long.
 const BOUND: f64 = 6.0;
-/// Loops of a session that is compacted again and again.
+/// The number of loops of a session that is compacted repeatedly.
 const LOOPS: usize = 8;
 const ROUNDS: usize = 5;
 
@@ -24,7 +24,7 @@ fn request() -> CompactRequest {
     }
 }
 
-/// A session of eight loops that was compacted, and the compaction undone, so many times.
+/// Returns a session of eight loops that was compacted, and the compaction undone, `times` times.
 fn undone(times: usize) -> Outcome<Store> {
     let store = Store::in_memory()?;
     let chat = store.session("session")?;
@@ -40,7 +40,7 @@ fn undone(times: usize) -> Outcome<Store> {
     Ok(store)
 }
 
-/// A session of so many loops of a question and an answer.
+/// Returns a session with this number of loops of a question and an answer.
 fn of_loops(loops: usize) -> Outcome<Store> {
     let store = Store::in_memory()?;
     let all = (0..loops).flat_map(|number| {
@@ -51,8 +51,8 @@ fn of_loops(loops: usize) -> Outcome<Store> {
     Ok(store)
 }
 
-/// Returns the processor time of this thread, which others on the machine do not lengthen as they do the time
-/// that passes; that time where the system does not report it.
+/// Returns the processor time of this thread, which does not depend on other programs as the elapsed time does;
+/// the elapsed time if the system does not report it.
 fn processor_time(begun: Instant) -> Duration {
     let report = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = report.split_whitespace().next();
@@ -79,7 +79,7 @@ fn show(store: &Store) -> Outcome<()> {
     Ok(())
 }
 
-/// Reads what a report needs: the size of the context before and after each compaction and undo.
+/// Reads the values of a report: the size of the context before and after each compaction and undo.
 fn sizes(store: &Store) -> Outcome<()> {
     let id = SessionId::new("session")?;
     store::read(store.database(), |read| {

@@ -10,9 +10,9 @@ use crate::workload::turns::{Turns, of_messages};
 use crate::{judge_growth, upkeep};
 use loopstore_testing::server::{self, PostgresServer};
 
-/// Messages of a session.
+/// The number of messages of a session.
 const IN_A_SESSION: usize = 100;
-/// Sessions that are recorded; the others are copies of these.
+/// The number of sessions that are recorded; the others are copies of these.
 const RECORDED: usize = 20;
 
 /// The tables with rows of a recorded session, and the columns that hold keys with the session in them.
@@ -26,12 +26,12 @@ const TABLES: [(&str, &[&str]); 7] = [
     ("indexed_loops", &["loop"]),
 ];
 
-/// Copies rows so many times, each copy with sessions of its own.
+/// Copies rows `copies` times, each copy with sessions of its own.
 fn copy(server: &PostgresServer, database: &str, copies: usize) -> Outcome<()> {
     let mut client = server.client(database);
-    // Triggers and references would look at each row; all rows are copies of ones that they passed.
+    // Triggers and foreign keys would check each row; all rows are copies of checked ones.
     client.batch_execute("SET session_replication_role = replica")?;
-    // Keys of sessions are milliseconds: copies go back in time by more than the recorded ones took.
+    // Keys of sessions are milliseconds: the copies go back in time by more than the recording took.
     let born = "(t.session - 600000::BIGINT * n)";
     for (table, keys) in TABLES {
         let sql = "SELECT attname::TEXT FROM pg_attribute
@@ -59,12 +59,12 @@ fn copy(server: &PostgresServer, database: &str, copies: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// A small session beside so many messages in others.
+/// Returns a small session in a database with this number of messages in other sessions.
 fn among_others(server: &PostgresServer, messages: usize) -> Outcome<Aged<PostgresStore>> {
     let database = server.database();
     let script = schema(Engine::Plain { partitions: 16 });
     server.client(&database).batch_execute(&script)?;
-    // A statement that goes through ten million rows takes its time.
+    // A statement over ten million rows takes long.
     let options = PostgresOptions::new().statement_limit(None);
     let store = PostgresStore::open_with(&server.address(&database), options)?;
     let sessions = messages / IN_A_SESSION;

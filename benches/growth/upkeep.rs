@@ -1,4 +1,4 @@
-//! What is done beside recording: finding again, listing, erasing and pruning, in two databases in turns.
+//! Operations other than recording: search, list, erase and prune, in two databases alternately.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use loopstore_admin::retention::{EraseRequest, PruneRequest, erase, prune};
 use crate::workload::turns::{Turns, of_messages};
 use crate::workload::{Outcome, median};
 
-/// Messages of a session that goes.
+/// The number of messages of a session that is removed.
 const IN_A_SESSION: usize = 100;
-/// Sessions that are erased one by one, and those that are pruned at once: 10,000 messages.
+/// The number of sessions that are erased one by one, and of those that are pruned at once: 10,000 messages.
 const ERASED: usize = 12;
 const PRUNED: usize = 100;
-/// Rounds of pruning.
+/// The number of rounds of pruning.
 const PRUNES: usize = 3;
-/// Rows of a page.
+/// The number of rows of a page.
 const PAGE: usize = 50;
-/// Queries of each kind, and the longest time that they take together.
+/// The number of queries of each kind, and the longest time that they take together.
 const QUERIES: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -27,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const RARE: &str = "why does the marmot whistle at the quarry";
 const COMMON: &str = "quick brown fox jumps over the file";
 
-/// The name of an operation, and how many times as long the larger database takes.
+/// The name of an operation, and the ratio of its time in the larger database to that in the smaller one.
 pub type Ratio = (&'static str, f64);
 
-/// Adds what is looked for, and the sessions that go.
+/// Adds the messages to search for, and the sessions to remove.
 pub fn furnish(store: &dyn Database) -> Outcome<()> {
     let mut turns = Turns::small(5);
     let found = |at: usize| {
@@ -53,7 +53,7 @@ pub fn furnish(store: &dyn Database) -> Outcome<()> {
     index(store)
 }
 
-/// Lets the index take all in.
+/// Updates the index to the end.
 pub fn index(store: &dyn Database) -> Outcome<()> {
     recall(store, &SearchQuery::new("anything"), 2_000)?;
     Ok(())
@@ -94,7 +94,7 @@ fn ask(store: &dyn Database, question: &str, session: Option<&str>) -> Outcome<u
     }
 }
 
-/// Measures something in both in turns; returns how many times as long the second takes.
+/// Measures an operation in both databases alternately; returns the ratio of the second time to the first.
 fn in_turns<'a>(
     both: [&'a dyn Database; 2],
     rounds: usize,
@@ -118,7 +118,7 @@ fn in_turns<'a>(
     Ok(old / young)
 }
 
-/// Reads a page of the list behind a place.
+/// Reads a page of the list after a position.
 fn page(store: &dyn Database, after: Option<&SessionCursor>) -> Outcome<()> {
     let filter = SessionFilter {
         after: after.cloned(),
@@ -131,7 +131,7 @@ fn page(store: &dyn Database, after: Option<&SessionCursor>) -> Outcome<()> {
     }
 }
 
-/// Returns the place behind so many sessions.
+/// Returns the position after `offset` sessions.
 fn place(store: &dyn Database, offset: usize) -> Outcome<SessionCursor> {
     let filter = SessionFilter {
         offset,
@@ -142,7 +142,7 @@ fn place(store: &dyn Database, offset: usize) -> Outcome<SessionCursor> {
     Ok(found.ok_or("no such place")?.0)
 }
 
-/// Lets both do the same.
+/// Runs the same operations in both databases.
 pub fn compare(young: &dyn Database, old: &dyn Database) -> Outcome<Vec<Ratio>> {
     let both = [young, old];
     let mut ratios: Vec<Ratio> = Vec::new();
@@ -212,7 +212,7 @@ pub fn compare(young: &dyn Database, old: &dyn Database) -> Outcome<Vec<Ratio>> 
     Ok(ratios)
 }
 
-/// Takes what was removed out of the files, once in both: what that costs goes with what they hold.
+/// Scrubs removed content from both files once: the cost grows with their content.
 pub fn scrub(young: &dyn Database, old: &dyn Database) -> Outcome<f64> {
     in_turns([young, old], 1, |store, _| {
         store.scrub()?;
@@ -220,7 +220,7 @@ pub fn scrub(young: &dyn Database, old: &dyn Database) -> Outcome<f64> {
     })
 }
 
-/// A store whose removals leave the scrubbing to others.
+/// A store whose removals do not scrub.
 struct Unscrubbed<'a>(&'a dyn Database);
 
 impl SessionStore for Unscrubbed<'_> {

@@ -1,5 +1,5 @@
-//! The same lines through plain SQLite: the rows, counters, digests and indexes of an import, each
-//! row written once, and nothing read but where a line ends.
+//! The same lines through plain SQLite: the rows, counters, digests and indexes of an import, each row written
+//! once, and nothing parsed except line ends.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,10 +12,9 @@ use super::Result;
 use super::transcripts::TURNS;
 use super::workload::digests::{Salts, sha256};
 
-/// Lines of a loop: a prompt, then an answer and its result in each turn.
+/// The lines of a loop: a prompt, then an answer and its result in each turn.
 const LOOP: i64 = 1 + 2 * TURNS as i64;
-/// What stands apart from the text, beyond what the line holds already: with it the database is as
-/// large as one that was imported into.
+/// The size of a head without content of the line: with it the database is as large as after an import.
 const HEAD_BYTES: usize = 110;
 /// The metadata of a loop.
 const META: &str = r#"{"loopId":"session-0000-000","sessionId":"session-0000","agentId":"claude-code","parentLoopId":"session-0000-000","parentTurn":7,"status":"completed","continuationKind":"default","startedAt":"2026-01-01T00:00:00.000Z","endedAt":"2026-01-01T00:00:00.000Z","config":{"model":"m","provider":"anthropic"}}"#;
@@ -55,7 +54,7 @@ pub fn import(files: &[PathBuf], db: &Path) -> Result<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// One loop after another, as far as each has come.
+/// The loops of a file, one after another, with the state of the current one.
 struct Loop<'a> {
     message: CachedStatement<'a>,
     turn: CachedStatement<'a>,
@@ -169,7 +168,7 @@ impl Loop<'_> {
         Ok(())
     }
 
-    /// Writes the row of the loop and goes on to the next.
+    /// Writes the row of the loop and begins the next.
     fn end(&mut self) -> Result<()> {
         if self.messages == 0 {
             return Ok(());

@@ -1,9 +1,8 @@
-//! Bulk import beside the bare ceiling, in one run: `cargo bench --bench import`.
+//! Bulk import compared with the bare ceiling, in one run: `cargo bench --bench import`.
 //!
-//! A folder of transcripts in the form of Claude Code is generated (`LOOPSTORE_MEGABYTES`, 100 by
-//! default, in files of `LOOPSTORE_FILE_MEGABYTES`, 8 by default) and imported, with and without keeping
-//! the files. The ceiling stores the same lines through plain SQLite, in turns with it, and the speeds
-//! are compared.
+//! A folder of transcripts in the form of Claude Code is generated (`LOOPSTORE_MEGABYTES`, 100 by default, in
+//! files of `LOOPSTORE_FILE_MEGABYTES`, 8 by default) and imported, with and without keeping the files. The
+//! ceiling stores the same lines with plain SQLite, alternately with the import, and the speeds are compared.
 
 mod ceiling;
 mod transcripts;

@@ -52,7 +52,7 @@ struct Transcript<W: Write> {
 }
 
 impl<W: Write> Transcript<W> {
-    /// A prompt and the turns after it.
+    /// Writes a prompt and the turns after it.
     fn exchange(&mut self, random: &mut Random) -> Result<()> {
         self.record(
             "user",

@@ -1,11 +1,10 @@
 //! Instructions of the hot paths, counted by valgrind: `cargo bench --bench instructions`.
 //!
-//! Times differ from run to run, instructions hardly: a path that needs over 5 % more than
-//! `baseline.toml` says is slower by something that somebody wrote. Each path runs in a process of its
-//! own under callgrind, which counts only while `measured` runs. What is counted is given: the messages,
-//! their order, the number of rounds. Salts, ids and hash seeds are random, but their bytes cost the same
-//! whatever they are, up to some thousandths. A compiler or a processor of another kind may need a new
-//! baseline: `LOOPSTORE_BASELINE=write cargo bench --bench instructions`.
+//! Times differ from run to run, instruction counts hardly do: a path that needs over 5 % more than
+//! `baseline.toml` states became slower by a change of the code. Each path runs in its own process under
+//! callgrind, which counts only while `measured` runs. The messages, their order and the number of rounds are
+//! fixed. Salts, ids and hash seeds are random, but their bytes cost the same up to some thousandths. Another
+//! compiler or processor may need a new baseline: `LOOPSTORE_BASELINE=write cargo bench --bench instructions`.
 
 #[allow(dead_code)]
 #[path = "../import/transcripts.rs"]
@@ -23,28 +22,28 @@ use workload::store::Recorded;
 use workload::turns::Turns;
 use workload::{Outcome, judge};
 
-/// Says to a process which path to run; the folder follows as an argument.
+/// The environment variable with the path of a child process; the folder is an argument.
 const PATH: &str = "LOOPSTORE_BENCH_PATH";
 const BASELINE: &str = "instructions/baseline.toml";
 const PATHS: [&str; 5] = ["append", "build", "compact", "import", "trigger"];
 /// The largest ratio of a path to its baseline.
 const BOUND: f64 = 1.05;
-/// The same answers with their results, appended through a handle and through the door below it.
+/// The same answers with their results, appended through a handle and through the interface below it.
 const DOORS: [&str; 2] = ["handle", "below"];
-/// The largest ratio of a handle to the door below it.
+/// The largest ratio of a handle to the interface below it.
 const HANDLE_BOUND: f64 = 1.03;
 
 type Result<T> = Outcome<T>;
 /// Thousands of instructions of each path.
 type Counts = BTreeMap<String, u64>;
 
-/// Only what runs within is counted.
+/// Runs the part of a path that is counted.
 #[inline(never)]
 fn measured(work: &mut dyn FnMut() -> Outcome<()>) -> Outcome<()> {
     std::hint::black_box(work())
 }
 
-/// A session of a loop and a half, of which the first is compacted.
+/// Returns a session of a loop and a half, of which the first is compacted.
 fn session(folder: &Path, turns: &mut Turns) -> Outcome<Recorded> {
     let mut recorded = Recorded::create(&folder.join("some.db"), Durability::Normal)?;
     recorded.fill((0..96).map(|_| turns.next_turn()).collect())?;
@@ -74,7 +73,7 @@ fn path(name: &str, folder: &Path) -> Outcome<()> {
             }
         }
         "build" => {
-            // The first one opens a connection.
+            // The first build opens a connection.
             recorded.build()?;
             measured(&mut || (0..5).try_for_each(|_| recorded.build().map(|_| ())))?;
         }
@@ -83,13 +82,13 @@ fn path(name: &str, folder: &Path) -> Outcome<()> {
             measured(&mut || recorded.compact(config.clone(), CompactTrigger::Length))?;
         }
         "trigger" => {
-            // It does not fire: only what the context has is read.
+            // The trigger does not fire: only the size of the context is read.
             let window = ContextConfig {
                 max_context_tokens: 1 << 40,
                 ..ContextConfig::default()
             };
             let request = CompactRequest {
-                window,
+                policy: Policy::of(window, CompactionConfig::default()),
                 ..CompactRequest::default()
             };
             measured(&mut || {
@@ -104,8 +103,8 @@ fn path(name: &str, folder: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Appends turns of an answer and its results. The handle finds out which turn a message belongs to; the
-/// door below it is told.
+/// Appends turns of an answer and its results. The handle determines the turn of a message; the interface below
+/// gets it from the caller.
 fn door(name: &str, mut recorded: Recorded, turns: &mut Turns) -> Outcome<()> {
     let is_prompt = |message: &AgentMessage| message.role() == Role::User;
     let answers: Vec<Vec<AgentMessage>> = (0..21)
@@ -139,7 +138,7 @@ fn door(name: &str, mut recorded: Recorded, turns: &mut Turns) -> Outcome<()> {
     Ok(())
 }
 
-/// Makes what an import needs and nobody wants counted: a transcript, and the tables of a new database.
+/// Creates the files of an import that are not counted: a transcript, and the tables of a new database.
 fn before_import(folder: &Path) -> Outcome<()> {
     transcripts::generate(&folder.join("transcripts"), 300_000, 300_000)?;
     SqliteStore::open(folder.join("imported.db"))?;
@@ -167,7 +166,7 @@ fn count(name: &str) -> Outcome<u64> {
     let out = folder.path().join("counts");
     let process = Command::new("valgrind")
         .args(["--tool=callgrind", "-q"])
-        // An import works on several threads: there all is counted, from the program's start.
+        // An import uses several threads: all of it is counted, from the start of the program.
         .args((name != "import").then_some("--toggle-collect=*measured*"))
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(std::env::current_exe()?)

@@ -1,10 +1,9 @@
-//! Peak memory of what goes through a lot: `cargo bench --bench memory`.
+//! Peak memory of operations on much content: `cargo bench --bench memory`.
 //!
-//! Each task runs in a process of its own over one giant session of 20,000 messages, 70 MB
-//! (`LOOPSTORE_MESSAGES` for another number), and says the most memory that it ever had. What a task
-//! returns counts; what it goes through must not. A search, an export in lines, an import, a
-//! verification and the first compaction stay under a bound whatever there is; a build may hold its context
-//! three times.
+//! Each task runs in its own process over one giant session of 20,000 messages, 70 MB (`LOOPSTORE_MESSAGES` for
+//! another number), and reports its peak memory. The result of a task counts; the content that it reads must
+//! not. A search, an export in lines, an import, a verification and the first compaction stay under a bound for
+//! any size; a build may hold its context three times.
 
 #[path = "../workload/mod.rs"]
 mod workload;
@@ -22,14 +21,14 @@ use workload::store::Recorded;
 use workload::turns::{Turns, of_messages};
 use workload::{Outcome, judge, peak_memory};
 
-/// Says to a process what to do; the folder follows as an argument.
+/// The environment variable with the task of a child process; the folder is an argument.
 const TASK: &str = "LOOPSTORE_BENCH_TASK";
 const TASKS: [&str; 7] = [
     "nothing", "build", "search", "export", "import", "verify", "compact",
 ];
-/// MiB beyond those of a process that does nothing.
+/// The bound in MiB above the memory of a process that does nothing.
 const BOUND: f64 = 100.0;
-/// The same of a compaction, which holds what it may tell.
+/// The bound of a compaction, which holds the texts that it may use.
 const COMPACT_BOUND: f64 = 200.0;
 
 fn messages() -> usize {
@@ -41,7 +40,7 @@ fn id() -> Outcome<SessionId> {
     Ok(SessionId::new("session")?)
 }
 
-/// Does one task in this process; returns the bytes that it gave back.
+/// Runs one task in this process; returns the size of its result in bytes.
 fn task(name: &str, folder: &Path) -> Outcome<u64> {
     let lines = folder.join("lines").join("session.jsonl");
     if name == "import" {
@@ -85,7 +84,7 @@ fn task(name: &str, folder: &Path) -> Outcome<u64> {
     Ok(0)
 }
 
-/// Runs a task in a process; returns its peak in MiB, and what it gave back.
+/// Runs a task in a child process; returns its peak in MiB, and the size of its result.
 fn peak(name: &str, folder: &Path) -> Outcome<(f64, f64)> {
     let process = Command::new(std::env::current_exe()?)
         .arg(folder)

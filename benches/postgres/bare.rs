@@ -1,6 +1,6 @@
-//! The bare ceiling: the statements of the store through the crate `postgres`, prepared and batched as
-//! the store does it, on the same tables with the same triggers. Rows, counters and digests are those
-//! that the store made; here they are only sent. Nothing is read that a program could know.
+//! The bare ceiling: the statements of the store through the crate `postgres`, prepared and batched as the
+//! store does it, on the same tables with the same triggers. Rows, counters and digests were made by the store
+//! and are only sent here. Nothing is read that a program could know.
 
 use std::error::Error;
 
@@ -62,7 +62,7 @@ pub struct Turn {
     escaped: Vec<bool>,
     number: i64,
     first_seq: i64,
-    /// Messages, prompts, tokens and bytes of the loop so far.
+    /// The messages, prompts, tokens and bytes of the loop so far.
     totals: [i64; 4],
     turn_index: Option<i64>,
     answered: bool,

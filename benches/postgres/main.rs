@@ -1,11 +1,11 @@
-//! The PostgreSQL backend beside bare statements, in one run:
-//! `cargo bench --features postgres --bench postgres`.
+//! The PostgreSQL backend compared with bare statements, in one run: `cargo bench --features postgres --bench
+//! postgres`.
 //!
-//! It starts a server of its own, as the tests do, which never waits for the disk: so what a program
-//! adds to the server's work shows. The ceiling (`bare.rs`) sends the same rows by the same statements
-//! and reads nothing to know what to write. Both go on in turns; only the ratios mean anything.
-//! `LOOPSTORE_QUICK=1` is a short run, `LOOPSTORE_LONG=1` goes on to 100,000 sessions; names of parts
-//! (`-- append size`) leave out the others.
+//! It starts a server of its own, as the tests do, which never waits for the disk: so the work that a program
+//! adds to the server's becomes visible. The ceiling (`bare.rs`) sends the same rows with the same statements
+//! and reads nothing before it writes. Both alternate; only the ratios are meaningful. `LOOPSTORE_QUICK=1` is a
+//! short run, `LOOPSTORE_LONG=1` continues to 100,000 sessions; with names of parts (`-- append size`) only
+//! these run.
 
 mod bare;
 #[path = "../ceiling/plain.rs"]
@@ -29,10 +29,10 @@ use workload::store::Recorded;
 use workload::turns::{IN_A_LOOP, Turns};
 use workload::{Outcome, is_long, is_quick, judge, median};
 
-/// Numbers of connections.
+/// The numbers of connections.
 const CONNECTIONS: [usize; 3] = [1, 8, 64];
 
-/// Rounds in which both sides alternate.
+/// The number of rounds in which both sides alternate.
 const ROUNDS: usize = 5;
 
 /// The times of many connections at once.
@@ -66,7 +66,7 @@ impl Done {
     }
 }
 
-/// Lets all workers do something at once, each so often.
+/// Runs an operation `times` times in each of several workers at once.
 fn at_once<W: Send>(
     workers: &mut [W],
     times: usize,
@@ -108,7 +108,7 @@ fn compare(what: &str, connections: usize, ours: &Done, bare: &Done, bound: f64,
     judge(&named("time for all"), ratio, bound, met);
 }
 
-/// A session with a loop.
+/// Begins a session with a loop.
 fn begin(store: &PostgresStore, name: &str) -> Outcome<LoopKey> {
     let record = Session::new(SessionId::new(name)?, "agent");
     let first = LoopRecord::new(LoopId::new("loop-0")?, None);
@@ -118,7 +118,7 @@ fn begin(store: &PostgresStore, name: &str) -> Outcome<LoopKey> {
     })?)
 }
 
-/// Returns the keys of a session's only loop, as the tables have them.
+/// Returns the keys of a session and its only loop as the tables have them.
 fn key_of(client: &mut Client, name: &str) -> Outcome<[i64; 2]> {
     let sql = "SELECT l.session, l.key FROM session_names n JOIN loops l ON l.session = n.session
          WHERE n.session_id = $1";
@@ -126,7 +126,7 @@ fn key_of(client: &mut Client, name: &str) -> Outcome<[i64; 2]> {
     Ok([row.get(0), row.get(1)])
 }
 
-/// An agent at work.
+/// A simulated agent.
 struct Worker<'a> {
     store: &'a PostgresStore,
     loop_key: LoopKey,
@@ -144,7 +144,7 @@ impl Worker<'_> {
     }
 }
 
-/// The same work with bare statements.
+/// A worker that does the same with bare statements.
 struct Follower {
     writer: Writer,
     turns: Vec<Turn>,
@@ -204,7 +204,7 @@ fn append_at(server: &PostgresServer, connections: usize, met: &mut bool) -> Out
         }
         at_once(&mut followers, of_each, &mut bare, Follower::append)?;
         if round == 0 {
-            // Connections, statements and caches are there now.
+            // From here on, connections, statements and caches exist.
             (ours, bare) = Default::default();
         }
     }
@@ -218,7 +218,7 @@ fn appends(server: &PostgresServer, met: &mut bool) -> Outcome<()> {
         .try_for_each(|connections| append_at(server, connections, met))
 }
 
-/// A session whose context is the last 40 turns and the summaries of three loops.
+/// Returns a session whose context is the last 40 turns and the summaries of three loops.
 fn compacted(store: PostgresStore) -> Outcome<Recorded<PostgresStore>> {
     let mut ours = Recorded::within(store, "session")?;
     let mut turns = Turns::new(2);
@@ -279,14 +279,14 @@ fn builds(server: &PostgresServer, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
-/// Fills a database with so many small sessions, copies of one.
+/// Fills a database with small sessions, which are copies of one.
 fn crowd(server: &PostgresServer, database: &str, sessions: usize) -> Outcome<()> {
     let store = PostgresStore::open(&server.address(database))?;
     let mut one = Recorded::within(store, "other")?;
     let mut turns = Turns::new(3);
     one.fill((0..2).map(|_| turns.next_turn()).collect())?;
     let mut client = server.client(database);
-    // Triggers and references would look at each row; all rows are copies of ones that they passed.
+    // Triggers and foreign keys would check each row; all rows are copies of checked ones.
     client.batch_execute("SET session_replication_role = replica")?;
     let born = "(t.session - n)";
     for (table, more) in [
@@ -318,7 +318,7 @@ fn crowd(server: &PostgresServer, database: &str, sessions: usize) -> Outcome<()
     }
 }
 
-/// The cost of more sessions.
+/// Measures the cost of more sessions.
 fn growths(server: &PostgresServer, met: &mut bool) -> Outcome<()> {
     let (few, many) = (100, if is_long() { 100_000 } else { 2_000 });
     let aged = |sessions: usize| -> Outcome<Aged<PostgresStore>> {
@@ -336,8 +336,8 @@ fn growths(server: &PostgresServer, met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
-/// What a turn takes: as lines of JSON, in a file of SQLite, on a server's disk and in its log. Texts that
-/// are made up compress better than those of people, so both are told.
+/// Measures the size of a turn: as lines of JSON, in a file of SQLite, on a server's disk and in its log.
+/// Random texts compress better than those of people, so both are printed.
 fn sizes(server: &PostgresServer, _met: &mut bool) -> Outcome<()> {
     let loops = if is_quick() { 4 } else { 40 };
     let mut turns = Turns::new(6);
@@ -366,7 +366,7 @@ fn sizes(server: &PostgresServer, _met: &mut bool) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns how much the database, the log and the table of messages grow by turns, and its indexes.
+/// Returns the growth of the database, the log and the table of messages with its indexes by the turns.
 fn grown(
     server: &PostgresServer,
     storage: &str,
@@ -391,7 +391,7 @@ fn grown(
     let log = figures()?[1];
     server.client(&database).batch_execute("VACUUM ANALYZE")?;
     let mut after = figures()?;
-    // The log of the vacuum does not count for the turns.
+    // The log of the vacuum is not caused by the turns.
     after[1] = log;
     Ok([0, 1, 2, 3].map(|at| after[at] - before[at]))
 }

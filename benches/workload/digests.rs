@@ -1,10 +1,10 @@
-//! The digests that a bare ceiling makes too: SHA-256 of a random salt and the bytes, chained.
+//! The digests of a bare ceiling: SHA-256 of a random salt and the bytes, chained.
 
 use sha2::{Digest, Sha256};
 
 use super::Outcome;
 
-/// Salts from random bytes that are asked for many at once.
+/// Salts from random bytes that are requested for many at once.
 #[derive(Default)]
 pub struct Salts(Vec<u8>);
 

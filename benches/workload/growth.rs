@@ -1,4 +1,4 @@
-//! Two sessions of different age that do the same in turns.
+//! Two sessions of different age that do the same alternately.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use super::store::Recorded;
 use super::turns::{IN_A_LOOP, Turns, of_messages};
 use super::{Outcome, median};
 
-/// Turns of a loop that is measured.
+/// The number of turns of a measured loop.
 const NEW_TURNS: usize = 12;
 
-/// The times of the older session over those of the younger one.
+/// The ratios of the times of the older session to those of the younger one.
 pub struct Ratios {
     pub append: f64,
     /// For each byte of the context.
@@ -20,7 +20,7 @@ pub struct Ratios {
     pub compact: f64,
 }
 
-/// A session and what comes next in it.
+/// A session and its next content.
 pub struct Aged<S = SqliteStore> {
     pub recorded: Recorded<S>,
     turns: Turns,
@@ -66,7 +66,7 @@ impl Aged {
         Ok(aged)
     }
 
-    /// A session whose loop was compacted so many times.
+    /// Returns a session whose loop was compacted `generations` times.
     pub fn of_generations(file: &Path, generations: usize) -> Outcome<Self> {
         let mut aged = Self::young(Recorded::create(file, Durability::Normal)?);
         let some = (0..IN_A_LOOP).map(|_| aged.turns.next_turn()).collect();
@@ -114,7 +114,7 @@ impl<S: SessionStore> Aged<S> {
     }
 }
 
-/// The last turns and a few loops, whatever there is before.
+/// Returns a configuration that keeps the last turns and a few loops, whatever there is before.
 fn config() -> CompactionConfig {
     CompactionConfig {
         keep_recent: KeepRecent::Turns(10),
@@ -122,7 +122,7 @@ fn config() -> CompactionConfig {
     }
 }
 
-/// Lets both do the same, so many times.
+/// Runs the same operations on both sessions repeatedly.
 pub fn compare<S: SessionStore>(
     young: &mut Aged<S>,
     old: &mut Aged<S>,
@@ -146,7 +146,7 @@ pub fn compare<S: SessionStore>(
     })
 }
 
-/// Returns how many times as long a build of the older takes for each byte.
+/// Returns the ratio of the build times of both sessions, per byte.
 pub fn builds(young: &Aged, old: &Aged, rounds: usize) -> Outcome<f64> {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..rounds {

@@ -1,4 +1,4 @@
-//! Code that benchmarks share: a generator of a tool-using agent's messages, and how figures are judged.
+//! The common part of benchmarks: a generator of a tool-using agent's messages, and the judgement of figures.
 #![allow(dead_code)]
 
 pub mod digests;
@@ -54,8 +54,8 @@ impl Random {
         text
     }
 
-    /// What a tool says: lines as long as those of recorded transcripts, 46 bytes each, of which quotes and
-    /// ends of lines make JSON 4 % longer, as they do there.
+    /// Returns the output of a tool: lines as long as those of recorded transcripts, 46 bytes each, whose
+    /// quotes and line ends make JSON 4 % longer, as in the recorded ones.
     pub fn tool_text(&mut self, bytes: usize) -> String {
         let mut text = String::new();
         while text.len() < bytes {
@@ -85,7 +85,7 @@ impl Random {
 impl Random {
     /// A log-normal size in bytes, of this median and deviation of the logarithm.
     pub fn log_normal(&mut self, median: f64, deviation: f64) -> usize {
-        // Twelve uniform numbers add up to a bell of deviation 1.
+        // The sum of twelve uniform numbers approximates a normal distribution of deviation 1.
         let sum: f64 = (0..12)
             .map(|_| self.below(1 << 20) as f64 / f64::from(1 << 20))
             .sum();
@@ -203,7 +203,7 @@ pub fn peak_memory() -> f64 {
     kib.map_or(0.0, |kib: f64| kib / 1024.0)
 }
 
-/// Turns what a benchmark says into the exit code: whether every goal is met.
+/// Converts the result of a benchmark to the exit code: success if every goal is met.
 pub fn exit(met: Result<bool, Box<dyn std::error::Error>>) -> ExitCode {
     match met {
         Ok(true) => ExitCode::SUCCESS,

@@ -36,7 +36,7 @@ impl<S: SessionStore> Recorded<S> {
         })
     }
 
-    /// Goes on in a session of a store.
+    /// Returns a store that continues an existing session.
     pub fn of(store: S, session: SessionId) -> Self {
         Self {
             store,
@@ -56,7 +56,7 @@ impl<S: SessionStore> Recorded<S> {
         Ok(())
     }
 
-    /// Appends a turn; returns how long that took.
+    /// Appends a turn; returns the duration.
     pub fn append(&mut self, messages: Vec<AgentMessage>) -> Outcome<Duration> {
         let current = self.current.ok_or("no loop")?;
         let begun = Instant::now();
@@ -89,7 +89,7 @@ impl<S: SessionStore> Recorded<S> {
 
     pub fn compact(&self, config: CompactionConfig, trigger: CompactTrigger) -> Outcome<()> {
         let request = CompactRequest {
-            config,
+            policy: Policy::of(ContextConfig::default(), config),
             trigger,
             ..CompactRequest::default()
         };

@@ -1,5 +1,5 @@
-//! The turns of a tool-using agent, as the figures of the guide were measured with: an answer of 600
-//! bytes with 1 or 2 calls, as many results, a prompt in front of every eighth.
+//! The turns of a tool-using agent, with which the figures of the guide were measured: an answer of 600 bytes
+//! with 1 or 2 calls, as many results, and a prompt before every eighth turn.
 
 use loopstore::*;
 
@@ -7,17 +7,17 @@ use super::Random;
 
 /// Turns of one loop.
 pub const IN_A_LOOP: u32 = 96;
-/// A prompt comes every so many turns.
+/// The number of turns from one prompt to the next.
 const PROMPT_EVERY: u32 = 8;
-/// Median size of a tool's output, in bytes, and the deviation of its logarithm: the 99th percentile
-/// is about 55 KB.
+/// The median size of a tool's output in bytes, and the deviation of its logarithm: the 99th percentile is
+/// about 55 KB.
 const OUTPUT: (f64, f64) = (1_500.0, 1.58);
 
 /// Makes one turn after another.
 pub struct Turns {
     pub random: Random,
     made: u32,
-    /// Bytes of an answer, and the median of a tool's output.
+    /// The bytes of an answer, and the median of a tool's output.
     sizes: (usize, f64),
 }
 

@@ -1,4 +1,4 @@
-// LangGraph's own checks of savers are written for vitest.
+// LangGraph's own tests of savers use vitest.
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
@@ -6,7 +6,7 @@ export default defineConfig({
     globals: true,
     include: ["tests/**/*.vitest.mjs"],
     server: { deps: { external: [/dist/, /\.node$/] } },
-    // What hangs fails; no test judges a time.
+    // A test that hangs fails; no test judges a time.
     testTimeout: 300_000,
     hookTimeout: 300_000,
   },

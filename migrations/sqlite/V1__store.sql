@@ -2184,7 +2184,7 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
 -- is the active block if rollups are ignored. `run` is the newest live run of the chain. A run or flip
 -- applies to a chain if its loop is on the chain and had no turn beyond its cut at that time. A run is live
 -- if it is committed and its newest flip that applies is not an undo. The active block is the newest
--- generation from a live run.
+-- generation from a live run whose text was made with exactly the edits that are live.
 CREATE VIEW active_by_loop AS
 SELECT
     leaf.key AS leaf, oldest.key AS oldest,
@@ -2203,10 +2203,10 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
     -- Every run and every flip that applies. Runs of a provider are ignored, because only that provider can
     -- read their opaque items. Runs with edits have no blocks.
     changes (run, word, tick, flip) AS (
-        SELECT r.key, 'run', r.tick, NULL
+        SELECT r.key, iif(r.trigger = 'edit', 'edit', 'run'), r.tick, NULL
         FROM chain c CROSS JOIN runs r ON r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
-            AND r.strategy NOT LIKE 'provider:%' AND r.trigger <> 'edit'
+            AND (r.strategy NOT LIKE 'provider:%' OR r.trigger = 'edit')
         UNION ALL
         SELECT f.run, f.kind, f.tick, f.key
         FROM chain c CROSS JOIN flips f ON f.loop = c.loop
@@ -2223,6 +2223,13 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         FROM judged
         WHERE word = 'run' AND last_word <> 'undo'
     ),
+    -- What live edits removed or replaced.
+    rewritten (run_id, loop, from_seq, to_seq) AS (
+        SELECT r.run_id, e.loop, e.from_seq, e.to_seq
+        FROM judged j CROSS JOIN runs r ON r.key = j.run
+            CROSS JOIN edits e ON e.id >= r.key << 32 AND e.id < (r.key + 1) << 32
+        WHERE j.word = 'edit' AND j.last_word <> 'undo' AND e.action <> 'cleared'
+    ),
     -- Loops and blocks are joined by grouping, because a join would search the chain once for each of them.
     met (loop, depth, cut, part, generation, plain, newest) AS (
         SELECT loop, depth, cut, part, NULL, NULL, NULL FROM chain
@@ -2230,6 +2237,28 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         SELECT b.loop, NULL, NULL, NULL, b.generation,
             CASE WHEN b.kind <> 'rollup' THEN b.generation END, live.newest
         FROM live LEFT JOIN blocks b ON b.run = live.run
+            AND CASE (SELECT s.edits FROM sessions s WHERE s.key = leaf.session)
+                WHEN 0 THEN 1
+                ELSE b.edits IS (
+                    SELECT iif(count(*) > 0, json_group_array(run_id), NULL)
+                    FROM (
+                        SELECT DISTINCT w.run_id
+                        FROM rewritten w
+                            LEFT JOIN turns t ON t.id = (b.loop << 32) + b.compacted_start
+                            LEFT JOIN turns n ON n.id = (b.loop << 32) + b.compacted_end + 1
+                        WHERE (w.loop < b.loop AND b.kind = 'rollup')
+                            OR (w.loop = b.loop AND w.to_seq >= t.first_seq
+                                AND w.from_seq < min(coalesce(n.first_seq, b.through), b.through))
+                            OR (w.loop = b.loop AND t.first_seq IS NOT NULL AND EXISTS (
+                                SELECT 1 FROM messages m
+                                WHERE m.id BETWEEN (w.loop << 32) + w.from_seq AND (w.loop << 32) + w.to_seq
+                                    AND m.id < (w.loop << 32) + t.first_seq
+                                    AND m.role = 0 AND m.author < 2
+                            ))
+                        ORDER BY w.run_id
+                    )
+                )
+            END
     )
     SELECT json_group_array(json_array(loop, depth, cut, generation, plain, newest, part))
     FROM (
@@ -2239,6 +2268,57 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
     )
     WHERE depth IS NOT NULL
 )) link;
+
+-- Internal. The messages of the chain of the loop `leaf` with live edits. A message that is not shown has the
+-- `form` 'removed', else 'edited'. `tokens` is added to those of the message as recorded.
+CREATE VIEW edited_messages AS
+SELECT leaf.key AS leaf, edited.value ->> 0 AS id, edited.value ->> 1 AS form, edited.value ->> 2 AS tokens
+FROM loops leaf CROSS JOIN json_each(
+    CASE (SELECT s.edits FROM sessions s WHERE s.key = leaf.session) WHEN 0 THEN '[]' ELSE (
+        WITH
+        chain (loop, cut) AS (
+            SELECT c.loop, c.cut FROM chain_of c
+            WHERE c.leaf = leaf.key AND c.oldest = (SELECT min(key) FROM loops)
+        ),
+        live (run, tick) AS (
+            SELECT r.key, r.tick
+            FROM chain c CROSS JOIN runs r ON r.loop = c.loop
+            WHERE r.outcome = 'committed' AND r.trigger = 'edit' AND r.turns <= c.cut
+                AND coalesce((
+                    SELECT f.kind <> 'undo'
+                    FROM flips f JOIN chain k ON k.loop = f.loop AND f.turns <= k.cut
+                    WHERE f.run = r.key ORDER BY f.tick DESC, f.key DESC LIMIT 1
+                ), 1)
+        ),
+        edit AS (
+            SELECT e.*, live.tick
+            FROM live CROSS JOIN edits e ON e.id >= live.run << 32 AND e.id < (live.run + 1) << 32
+        ),
+        removed (id) AS (
+            SELECT m.id
+            FROM edit e CROSS JOIN messages m
+                ON m.id BETWEEN (e.loop << 32) + e.from_seq AND (e.loop << 32) + e.to_seq AND m.role <> 3
+            WHERE e.part IS NULL
+        ),
+        form AS (
+            SELECT (loop << 32) + from_seq AS id, parts, action, tokens_after - tokens_before AS tokens,
+                row_number() OVER (
+                    PARTITION BY loop, from_seq, part
+                    ORDER BY action = 'removed' DESC, tick DESC, id DESC
+                ) AS place
+            FROM edit WHERE part IS NOT NULL
+        )
+        SELECT json_group_array(json_array(id, form, tokens))
+        FROM (
+            SELECT DISTINCT id, 'removed' AS form, 0 AS tokens FROM removed
+            UNION ALL
+            SELECT id, iif(sum(action = 'removed') >= max(parts), 'removed', 'edited'), sum(tokens)
+            FROM form
+            WHERE place = 1 AND id NOT IN (SELECT id FROM removed)
+            GROUP BY id
+        )
+    ) END
+) edited;
 
 -- Internal. The loops that the context of a leaf shows, each with its active block. If the newest live run
 -- skips older loops, these are the loops in its scope, or else the loops from the anchor of the active rollup
@@ -2688,6 +2768,30 @@ FROM sessions s
         measured AS (
             SELECT bounded.*,
                 CASE
+                    -- Message by message, if some have edits. A message that the block drops stays dropped.
+                    WHEN section NOT IN ('rollup', 'compacted')
+                        AND (SELECT l.edits FROM loops l WHERE l.key = loop) > 0
+                    THEN (
+                        SELECT json_array(count(*), CAST(total(
+                                CASE
+                                    WHEN e.form = 'edited' THEN m.tokens + e.tokens
+                                    ELSE coalesce(x.tokens, m.tokens)
+                                END
+                            ) AS INTEGER),
+                            min(m.turn), max(m.turn))
+                        FROM messages m
+                            LEFT JOIN edited_messages e ON e.leaf = f.key AND e.id = m.id
+                            LEFT JOIN block_messages x
+                                ON bounded.section = 'recent' AND x.section = 2
+                                    AND x.id >= bounded.block << 32 AND x.id < (bounded.block + 1) << 32
+                                    AND x.replaces = m.id - (bounded.loop << 32)
+                        WHERE m.id >= iif(bounded.section = 'raw', bounded.loop << 32, first_id)
+                            AND m.id < iif(
+                                bounded.section = 'raw', (bounded.loop << 32) + end_seq, end_id
+                            )
+                            AND m.role <> 3 AND e.form IS NOT 'removed'
+                            AND (x.id IS NULL OR x.role IS NOT NULL)
+                    )
                     WHEN section = 'raw' AND part IS NOT NULL THEN (
                         SELECT json_array(count(*), CAST(total(m.tokens) AS INTEGER))
                         FROM messages m

@@ -7,10 +7,10 @@ use tokio::task::spawn_blocking;
 
 use super::{
     Appended, CallState, Entry, EntryQuery, EntryRef, Error, KeyQuery, KeyedAppend, LoopSpec,
-    Policy, Prepared, Result, SessionHandle, SessionSummary, Store, StoredBlock, TurnRef,
+    Prepared, Result, SessionHandle, SessionSummary, Store, StoredBlock, TurnRef,
 };
 use crate::compact::{
-    CompactReport, CompactRequest, CompactTrigger, FlipReport, Pin, PinRef, PinReport,
+    CompactReport, CompactRequest, CompactTrigger, FlipReport, Pin, PinRef, PinReport, Policy,
 };
 use crate::compaction::CancelFlag;
 use crate::context::{AsOf, Context};

@@ -30,7 +30,7 @@ impl SessionHandle {
             leaf: Some(leaf),
             ..request.clone()
         };
-        request.window.count_system_prompt(system);
+        request.policy.window.count_system_prompt(system);
         Ok(compact_session_loops(self.backend(), self.id(), &request)?)
     }
 
@@ -219,7 +219,7 @@ impl SessionHandle {
 
     fn kept_prompt_tokens(&self, leaf: &LoopId) -> Result<u64> {
         let mut kept = std::mem::take(&mut *self.kept());
-        let which = self.policy().which_system_prompts();
+        let which = self.policy().system_prompts;
         let tokens = kept
             .system_prompt(self.backend(), self.id(), leaf, which)?
             .tokens;

@@ -16,7 +16,7 @@ pub(super) fn compact_to_fit(
     mut request: CompactRequest,
 ) -> StoreResult<Vec<CompactReport>> {
     let mut reports = Vec::new();
-    let mut left = request.config.policy.max_attempts().max(1);
+    let mut left = request.policy.compaction.policy.max_attempts().max(1);
     while left > 0 {
         let report = compact_session_loops(store, session, &request)?;
         left -= u32::from(report.outcome != CompactOutcome::NotNeeded);
@@ -36,7 +36,7 @@ fn prepare_another(report: &CompactReport, request: &mut CompactRequest) -> bool
         CompactOutcome::Failed
             if report.too_small.is_none() && report.strategy != request.default_strategy.name() =>
         {
-            request.config.block_strategy = None;
+            request.policy.compaction.block_strategy = None;
             true
         }
         _ => false,

@@ -8,11 +8,10 @@ use super::calls::{self, CallState};
 use super::error::{Error, Result};
 use super::keys::Reuse;
 use super::line::{LineEnd, LoopLineage, begin_session};
-use super::policy::Policy;
 use super::prepare::{compact_to_fit, refused};
 use super::prepared::Prepared;
 use super::spec::{LoopSpec, TurnRef};
-use crate::compact::{CompactRequest, CompactTrigger};
+use crate::compact::{CompactRequest, CompactTrigger, Policy};
 use crate::compaction::CancelFlag;
 use crate::context::{
     AsOf, BuildOptions, Context, KeptContext, SystemPrompt, build_context_from_session,
@@ -427,8 +426,8 @@ impl SessionHandle {
         let mut kept = std::mem::take(&mut *self.kept());
         let which = self.policy.system_prompts;
         let prompt = kept.system_prompt(self.backend(), &self.id, &leaf, which)?;
-        request.window.count_system_prompt(prompt.tokens);
-        let (budget, provider) = (request.window.budget(), request.provider);
+        request.policy.window.count_system_prompt(prompt.tokens);
+        let (budget, provider) = (request.policy.window.budget(), request.policy.provider);
         let reports = compact_to_fit(self.backend(), &self.id, request)?;
         let context = kept
             .refresh(self.backend(), &self.id, leaf, provider, budget)

@@ -13,7 +13,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Number, Value};
 
-use super::policy::Policy;
+use crate::compact::Policy;
 use crate::compaction::{
     CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig, DefaultBlockCompaction,
     KeepRecent, ModelWindows, OlderLoops, RecentWindow, UnknownModel, UnknownWord,
@@ -215,43 +215,41 @@ impl Settings {
     /// # Errors
     /// If the model or a parameter of the policy is not known, or if the strategy needs a summariser.
     pub fn policy(&self) -> Result<Policy, SettingsError> {
-        let usual = CompactionConfig::of(self.trigger()?);
+        let usual = CompactionConfig::of(self.compaction_policy()?);
         let max_context_tokens = self.window()?.unwrap_or(match usual.policy {
             CompactionPolicy::Target { .. } => 64_000,
             _ => ContextConfig::default().max_context_tokens,
         });
-        let policy = Policy {
-            window: ContextConfig {
-                max_context_tokens,
-                system_prompt_tokens: self.system_tokens.unwrap_or_default(),
-                max_context_bytes: self.max_bytes,
-                ..ContextConfig::default()
-            },
-            config: CompactionConfig {
-                compaction_scope: self.scope.unwrap_or(usual.compaction_scope),
-                older_loops: self.older_loops.unwrap_or(usual.older_loops),
-                recent_window: self.recent_window.unwrap_or(usual.recent_window),
-                keep_first_turns: self.keep_first.unwrap_or(usual.keep_first_turns),
-                keep_recent: self.keep_recent.unwrap_or(usual.keep_recent),
-                tool_output_max_lines: self
-                    .tool_output_lines
-                    .unwrap_or(usual.tool_output_max_lines),
-                ..usual
-            },
-            summary_tokens: self.max_summary_tokens,
-            rollup_tokens: self.max_rollup_tokens,
-            system_prompts: self.system_prompts.unwrap_or_default(),
-            ..Policy::default()
+        let mut policy = Policy::new(max_context_tokens);
+        policy.window.system_prompt_tokens = self.system_tokens.unwrap_or_default();
+        policy.window.max_context_bytes = self.max_bytes;
+        policy.system_prompts = self.system_prompts.unwrap_or_default();
+        policy.compaction = CompactionConfig {
+            compaction_scope: self.scope.unwrap_or(usual.compaction_scope),
+            older_loops: self.older_loops.unwrap_or(usual.older_loops),
+            recent_window: self.recent_window.unwrap_or(usual.recent_window),
+            keep_first_turns: self.keep_first.unwrap_or(usual.keep_first_turns),
+            keep_recent: self.keep_recent.unwrap_or(usual.keep_recent),
+            tool_output_max_lines: self
+                .tool_output_lines
+                .unwrap_or(usual.tool_output_max_lines),
+            ..usual
         };
+        if let Some(tokens) = self.max_summary_tokens {
+            policy = policy.max_summary_tokens(tokens);
+        }
+        if let Some(tokens) = self.max_rollup_tokens {
+            policy = policy.max_rollup_tokens(tokens);
+        }
         match self.strategy.unwrap_or_default() {
             StrategyName::OneLiner => Ok(policy.strategy(DefaultBlockCompaction)),
-            StrategyName::Digest => Ok(policy),
+            StrategyName::Digest => Ok(policy.with_limits()),
             StrategyName::Summarize => Err(SettingsError::NeedsSummarizer),
         }
     }
 
     /// Returns the policy with its parameters.
-    fn trigger(&self) -> Result<CompactionPolicy, SettingsError> {
+    fn compaction_policy(&self) -> Result<CompactionPolicy, SettingsError> {
         let mut policy = self.policy.unwrap_or_default();
         for (name, value) in &self.policy_param {
             policy =

@@ -44,7 +44,11 @@ pub(super) fn plan_digest(
     request: &CompactRequest,
     outline: &[(PlannedLoop, u32)],
 ) -> StoreResult<[u8; 32]> {
-    let config = RunConfig::new(&**request.strategy(), &request.config, &request.window);
+    let config = RunConfig::new(
+        &**request.strategy(),
+        &request.policy.compaction,
+        &request.policy.window,
+    );
     let mut hash = Sha256::new();
     hash.update([u8::from(request.trigger == CompactTrigger::Force)]);
     hash.update(codec::to_json(&config)?);
@@ -75,7 +79,7 @@ pub(super) fn plan_digest(
 /// Returns the configuration of a step as JSON.
 pub(super) fn run_config(request: &CompactRequest, step: &FallbackStep) -> StoreResult<String> {
     let strategy = &**request.strategy();
-    let mut config = RunConfig::new(strategy, &step.config, &request.window);
+    let mut config = RunConfig::new(strategy, &step.config, &request.policy.window);
     config.keep_recent_turns = step.recent;
     codec::to_json(&config)
 }
@@ -83,9 +87,9 @@ pub(super) fn run_config(request: &CompactRequest, step: &FallbackStep) -> Store
 impl PendingRun<'_> {
     /// Plans the row of an attempt that calls code of users, or leaves the process.
     pub(super) fn plan_open_row(&self, report: &CompactReport) -> StoreResult<()> {
-        let is_own = self.request.strategy().is_own() && self.request.hooks.is_empty();
+        let is_own = self.request.strategy().is_own() && self.request.policy.hooks.is_empty();
         if !is_own && !self.request.dry_run {
-            let scope = self.request.config.compaction_scope;
+            let scope = self.request.policy.compaction.compaction_scope;
             let row = self.row(report, Outcome::Running, scope, [0; 32])?;
             self.open_row.plan(row);
         }
@@ -135,9 +139,9 @@ impl PendingRun<'_> {
             report.fallback = Some(step.to_owned());
             report.reached = self.reached(&candidate.step)?;
         }
-        report.too_small = BudgetTooSmall::check(self.request.window.budget(), report.after);
+        report.too_small = BudgetTooSmall::check(self.request.policy.window.budget(), report.after);
         let (before, after) = (report.before, report.after);
-        let target = self.request.config.policy.target_of(&self.request.window);
+        let target = self.request.policy.target();
         let is_for_bytes = target.bytes.is_some_and(|most| before.bytes > most);
         let is_smaller =
             after.tokens < before.tokens || (is_for_bytes && after.bytes < before.bytes);
@@ -167,7 +171,7 @@ impl PendingRun<'_> {
         error: Option<String>,
     ) -> StoreResult<CompactReport> {
         report.error = error;
-        let scope = self.request.config.compaction_scope;
+        let scope = self.request.policy.compaction.compaction_scope;
         let run = self.row(&report, outcome, scope, [0; 32])?;
         self.write(report, run, Vec::new())
     }
@@ -221,7 +225,7 @@ impl PendingRun<'_> {
             fallback: report.fallback.clone(),
             error: report.error.clone(),
             scope: scope.to_string(),
-            older_loops: self.request.config.older_loops.to_string(),
+            older_loops: self.request.policy.compaction.older_loops.to_string(),
             counter: self.store.counter().name().to_owned(),
             before: report.before,
             after: report.after,
@@ -259,7 +263,11 @@ impl PendingRun<'_> {
             report.blocks.clear();
         }
         self.open_row.closed();
-        let panicked = self.request.hooks.after(&report.ended(&self.started));
+        let panicked = self
+            .request
+            .policy
+            .hooks
+            .after(&report.ended(&self.started));
         report.error = report.error.or(panicked);
         Ok(report)
     }
@@ -309,7 +317,7 @@ impl PendingRun<'_> {
     }
 
     fn is_unchanged(&self, read: &dyn StoreRead) -> StoreResult<bool> {
-        let (config, window) = (&self.request.config, &self.request.window);
+        let (config, window) = (&self.request.policy.compaction, &self.request.policy.window);
         // Only the active blocks are read, while others wait.
         let purpose = match config.older_loops {
             OlderLoops::Skip => Purpose::Plan,

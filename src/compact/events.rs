@@ -87,7 +87,7 @@ pub enum Decision {
 /// chat.append((0..40).map(report))?;
 /// let mut request = CompactRequest::default();
 /// # request.trigger = CompactTrigger::Force;
-/// request.hooks.push(Arc::new(NotNow));
+/// request.policy.hooks.push(Arc::new(NotNow));
 /// let report = chat.compact(&request)?;
 /// assert_eq!(report.outcome, CompactOutcome::Vetoed);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

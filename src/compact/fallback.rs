@@ -76,7 +76,10 @@ pub(super) fn fit(
             bytes: target.bytes.map(|bytes| share(bytes, AIM)),
         },
     };
-    let asked = FallbackStep::asked(&planner.request.config, planner.snapshot.chain.recent);
+    let asked = FallbackStep::asked(
+        &planner.request.policy.compaction,
+        planner.snapshot.chain.recent,
+    );
     ladder.descend(ladder.try_step(asked)?)
 }
 

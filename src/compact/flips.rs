@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use crate::context::{BuildOptions, Chain, Purpose, leaf_of, session_of, settings, view_for};
+use crate::context::{BuildOptions, Chain, leaf_of, session_of, view_for};
 use crate::model::{LoopId, SealingProvider, SessionId, Time};
 use crate::store::active_blocks::{ActiveBlocks, View};
 use crate::store::{
@@ -194,17 +194,9 @@ fn context_tokens(
     provider: Option<SealingProvider>,
 ) -> StoreResult<u64> {
     let view = view_for(provider);
-    let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
-    Ok(Chain::load(
-        read,
-        leaf.key,
-        view,
-        &plain.config,
-        &plain.window,
-        Purpose::Build,
-    )?
-    .size()
-    .tokens)
+    let keys = (leaf.session, leaf.key);
+    let chain = Chain::load_active(read, keys, view, &BuildOptions::default())?;
+    Ok(chain.size().tokens)
 }
 
 /// Finds the newest run that is live from the leaf, or the named run.

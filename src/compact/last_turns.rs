@@ -246,7 +246,13 @@ impl Ladder<'_> {
         }
         let in_leaf = kept.iter().filter(|turn| turn.at.depth == leaf).count() as u32;
         let free = snapshot.leaf().complete.saturating_sub(in_leaf);
-        let most = self.planner.request.config.keep_first_turns.min(free);
+        let most = self
+            .planner
+            .request
+            .policy
+            .compaction
+            .keep_first_turns
+            .min(free);
         Ok(store::read(self.planner.store, |read| {
             for turn in 0..most {
                 let size = shown_size_of(read, snapshot.leaf(), Turns::only(turn))?;
@@ -262,7 +268,7 @@ impl Ladder<'_> {
     /// Returns the turns that may be kept at the end, newest first, as many as could fit.
     fn available(&self) -> Result<Available, StrategyError> {
         let snapshot = self.planner.snapshot;
-        let window = self.planner.request.config.recent_window;
+        let window = self.planner.request.policy.compaction.recent_window;
         let mut available = Available::default();
         let mut spent = Size::default();
         for depth in (snapshot.base..snapshot.chain.links.len()).rev() {
@@ -330,7 +336,10 @@ impl Ladder<'_> {
     /// Returns the limits of texts when only the last turns are kept: up to a quarter of the aim each,
     /// and no more than configured.
     fn text_limits(&self) -> TextLimits {
-        let (config, snapshot) = (&self.planner.request.config, self.planner.snapshot);
+        let (config, snapshot) = (
+            &self.planner.request.policy.compaction,
+            self.planner.snapshot,
+        );
         let of_bytes = self
             .aim
             .bytes

@@ -17,7 +17,7 @@ const FILLED: u64 = 88;
 impl CandidatePlanner<'_> {
     /// True if a summary may have more than the configured tokens.
     pub(super) fn has_longer_summary(&self) -> bool {
-        let configured = self.request.config.max_summary_tokens;
+        let configured = self.request.policy.compaction.max_summary_tokens;
         self.rooms.borrow().values().any(|room| *room > configured)
     }
 }
@@ -35,7 +35,7 @@ impl StepPlanner<'_> {
             return Ok(*room);
         }
         let request = self.planner.request;
-        let target = request.config.policy.target_of(&request.window);
+        let target = request.policy.target();
         let of_bytes = target
             .bytes
             .map_or(u64::MAX, |bytes| bytes / BYTES_OF_A_TOKEN);

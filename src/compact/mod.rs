@@ -23,6 +23,7 @@ mod originals;
 mod outcome;
 mod pins;
 mod planner;
+mod policy;
 mod preview;
 pub(crate) mod provider_compaction;
 mod pruning;
@@ -56,6 +57,7 @@ pub use originals::OriginalsLocation;
 pub use outcome::{CompactOutcome, NotNeeded};
 pub use pins::{Pin, PinChange, PinList, PinRef, PinReport, PinRequest, pin, pins, unpin};
 use planner::CandidatePlanner;
+pub use policy::Policy;
 pub use preview::compacted_messages;
 pub(crate) use provider_compaction::{
     CompactedExtent, record_appended_compactions, record_provider_compaction,
@@ -90,10 +92,7 @@ use texts::Texts;
 /// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
 /// chat.append([Message::user("How is the weather?")])?;
 /// chat.append((0..40).map(report))?;
-/// let request = CompactRequest {
-///     window: ContextConfig { max_context_tokens: 6_000, ..ContextConfig::default() },
-///     ..CompactRequest::default()
-/// };
+/// let request = Policy::new(6_000).request();
 /// let report = compact_session_loops(store.database(), chat.id(), &request)?;
 /// assert!(report.run.is_some());
 /// assert!(report.after.tokens < report.before.tokens);
@@ -131,8 +130,8 @@ pub fn compact_session_loops(
         first_panic = Some(panicked);
         // The hooks saw the attempt that failed, or one of them panicked.
         let default = request.to_mut();
-        default.hooks = Hooks::default();
-        default.config.block_strategy = None;
+        default.policy.hooks = Hooks::default();
+        default.policy.compaction.block_strategy = None;
     }
 }
 
@@ -178,7 +177,8 @@ fn attempt(
         // The trigger may count messages, or use a provider's count; a build with a budget rejects a context that
         // is too large by the store's own count.
         TriggerCheck::NotFired(size, _)
-            if request.trigger == CompactTrigger::Policy && !request.window.budget().fits(size) =>
+            if request.trigger == CompactTrigger::Policy
+                && !request.policy.window.budget().fits(size) =>
         {
             return Ok(AttemptEnd::OverBudget);
         }
@@ -202,7 +202,7 @@ fn attempt(
         rooms: RefCell::default(),
         open_row: &open_row,
     };
-    let asked = FallbackStep::asked(&request.config, snapshot.chain.recent);
+    let asked = FallbackStep::asked(&request.policy.compaction, snapshot.chain.recent);
     let run = PendingRun {
         store,
         snapshot: &snapshot,
@@ -214,7 +214,7 @@ fn attempt(
         open_row: &open_row,
     };
     if let Some(tried) = run.tried_before()? {
-        report.note_tried_before(&tried, request.window.budget());
+        report.note_tried_before(&tried, request.policy.window.budget());
         return Ok(AttemptEnd::Ended(report));
     }
     run.plan_open_row(&report)?;
@@ -244,13 +244,13 @@ fn carry_out(
     let CandidatePlanner {
         request, snapshot, ..
     } = *planner;
-    if !request.dry_run && !request.hooks.is_empty() {
+    if !request.dry_run && !request.policy.hooks.is_empty() {
         planner.note_running()?;
-        if let Some(reason) = request.hooks.veto(&run.started) {
+        if let Some(reason) = request.policy.hooks.veto(&run.started) {
             return run.fail(report, Outcome::Vetoed, Some(reason));
         }
     }
-    let target = request.config.policy.target_of(&request.window);
+    let target = request.policy.target();
     let fitted = fallback::fit(planner, target);
     let candidate = fitted.and_then(|candidate| planner.check_wanted().map(|()| candidate));
     let notes = planner.texts.notes();
@@ -263,7 +263,7 @@ fn carry_out(
             if run.open_row.is_written() {
                 run.fail(report.clone(), Outcome::NoGain, None)?;
             } else if !request.dry_run {
-                report.error = request.hooks.after(&report.ended(&run.started));
+                report.error = request.policy.hooks.after(&report.ended(&run.started));
             }
             Ok(report)
         }

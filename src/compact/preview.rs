@@ -62,9 +62,10 @@ pub fn compacted_messages(
         rooms: RefCell::default(),
         open_row: &open_row,
     };
-    let target = request.config.policy.target_of(&request.window);
+    let target = request.policy.target();
     let candidate = fallback::fit(&planner, target)?;
-    if let Some(too_small) = BudgetTooSmall::check(request.window.budget(), candidate.after) {
+    if let Some(too_small) = BudgetTooSmall::check(request.policy.window.budget(), candidate.after)
+    {
         return Err(StrategyError::Failed(too_small.to_string()));
     }
     if let Some(fault) = introduced_fault(store, &snapshot, &candidate)? {

@@ -78,7 +78,10 @@ impl CandidatePlanner<'_> {
             tokens: counter.message_tokens(message),
             bytes: serde_json::to_vec(message).map_or(0, |json| json.len() as u64),
         };
-        let cut = cut_tool_result(&placed.message, self.request.config.tool_output_max_lines);
+        let cut = cut_tool_result(
+            &placed.message,
+            self.request.policy.compaction.tool_output_max_lines,
+        );
         let whole = match &cut {
             Some(cut) => measure(cut),
             None => OutputSize {

@@ -48,7 +48,7 @@ impl RepairReport {
 }
 
 /// Recovers a session whose provider rejects or has lost its own compaction. Undoes the compactions of
-/// `request.provider`, or of all providers if it is `None`, that are live from the leaf, and compacts the originals
+/// `request.policy.provider`, or of all providers if it is `None`, that are live from the leaf, and compacts the originals
 /// as `request` specifies. If there is no such compaction, nothing is done.
 ///
 /// If a transcript was rewritten so that it begins with the compaction, the originals are on another chain: earlier
@@ -82,8 +82,8 @@ pub fn repair_session(
         let owner = session_of(read, session)?;
         let leaf = leaf_of(read, &owner, request.leaf.as_ref())?;
         report.session_id = owner.session_id.to_string();
-        has_orphans = !orphans(read, leaf.key, request.provider)?.is_empty();
-        let found = live_provider_runs(read, leaf.key, request.provider)?;
+        has_orphans = !orphans(read, leaf.key, request.policy.provider)?.is_empty();
+        let found = live_provider_runs(read, leaf.key, request.policy.provider)?;
         if found.iter().any(|(_, has)| !has) {
             report.originals = find_originals_before(read, leaf.key)?;
         }
@@ -95,11 +95,11 @@ pub fn repair_session(
         report.settle();
         return Ok(report);
     }
-    let compact = CompactRequest {
+    let mut compact = CompactRequest {
         trigger: CompactTrigger::Length,
-        provider: None,
         ..request.clone()
     };
+    compact.policy.provider = None;
     let from = report.originals.take();
     let text = from
         .as_ref()
@@ -109,13 +109,13 @@ pub fn repair_session(
         let mut owner = session_of(write, session)?;
         let leaf = leaf_of(write, &owner, request.leaf.as_ref())?;
         // A compaction without a run gets one, which is undone with the others.
-        let orphans = orphans(write, leaf.key, request.provider)?;
+        let orphans = orphans(write, leaf.key, request.policy.provider)?;
         if !orphans.is_empty() {
             record_appended_compactions(write, store.counter(), &orphans)?;
             owner = session_of(write, session)?;
         }
         // Another program may have undone them meanwhile.
-        let found = live_provider_runs(write, leaf.key, request.provider)?;
+        let found = live_provider_runs(write, leaf.key, request.policy.provider)?;
         report.missing = found.iter().filter(|(_, has)| !has).count() as u64;
         report.undone = found.iter().map(|(run, _)| run.run_id.clone()).collect();
         let bare = found.iter().find(|(_, has)| !has).map(|(run, _)| run.key);

@@ -243,7 +243,7 @@ impl CompactReport {
         request: &CompactRequest,
         at: &Time,
     ) -> CompactionStarted {
-        let policy = request.config.policy;
+        let policy = request.policy.compaction.policy;
         CompactionStarted {
             session_id: session.clone(),
             loop_id: leaf.clone(),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::events::Hooks;
-use crate::compaction::{BlockCompactionStrategy, CancelFlag, CompactionConfig, ContextConfig};
-use crate::model::{LoopId, SealingProvider};
+use super::policy::Policy;
+use crate::compaction::{BlockCompactionStrategy, CancelFlag};
+use crate::model::LoopId;
 
 /// The trigger of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,27 +19,20 @@ pub enum CompactTrigger {
     Force,
 }
 
-/// The chain to compact, and the policy, strategy and hooks to use.
+/// The chain to compact, the policy, and the options of this one compaction.
 #[derive(Clone, Debug)]
 pub struct CompactRequest {
     /// The leaf; the session's current loop if `None`.
     pub leaf: Option<LoopId>,
-    /// The provider that the contexts are sent to. The trigger evaluates the size of the context with that provider's
-    /// own compaction; the compaction still reads the originals.
-    pub provider: Option<SealingProvider>,
-    /// The policy.
-    pub config: CompactionConfig,
-    /// The window.
-    pub window: ContextConfig,
-    /// The strategy that is used if [`config`](Self::config) names none, or if the strategy fails. The default is the
-    /// digest.
+    /// The policy: the window, the configuration, and the hooks. The trigger evaluates the size of the context with
+    /// the own compaction of the policy's provider; the compaction still reads the originals.
+    pub policy: Policy,
+    /// The strategy that is used if the policy names none, or if the strategy fails. The default is the digest.
     pub default_strategy: Arc<dyn BlockCompactionStrategy>,
     /// The trigger.
     pub trigger: CompactTrigger,
     /// True to only report the plan: nothing is written, and no hook is called.
     pub dry_run: bool,
-    /// The hooks to call before and after.
-    pub hooks: Hooks,
     /// The flag with which the caller cancels the compaction. A running summariser is cancelled, and the compaction
     /// is not committed unless the commit had begun.
     pub cancel: CancelFlag,
@@ -48,7 +41,7 @@ pub struct CompactRequest {
 impl CompactRequest {
     /// Returns the strategy that makes the blocks.
     pub(crate) fn strategy(&self) -> &Arc<dyn BlockCompactionStrategy> {
-        let named = self.config.block_strategy.as_ref();
+        let named = self.policy.compaction.block_strategy.as_ref();
         named.unwrap_or(&self.default_strategy)
     }
 }

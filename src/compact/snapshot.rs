@@ -96,7 +96,10 @@ impl Snapshot {
                     ..*size
                 };
                 request.trigger == CompactTrigger::Policy
-                    && !request.config.should_compact(&request.window, size)
+                    && !request
+                        .policy
+                        .compaction
+                        .should_compact(&request.policy.window, size)
             };
             if let Some((size, about)) = before.filter(waits) {
                 return Ok(TriggerCheck::NotFired(size, about));
@@ -114,7 +117,7 @@ impl Snapshot {
         request: &CompactRequest,
     ) -> StoreResult<Self> {
         let load = |view| {
-            let (config, window) = (&request.config, &request.window);
+            let (config, window) = (&request.policy.compaction, &request.policy.window);
             Chain::load(read, leaf, view, config, window, Purpose::Plan)
         };
         let real = load(View::default())?;
@@ -244,14 +247,14 @@ fn active_size(
     leaf: LoopKey,
     request: &CompactRequest,
 ) -> StoreResult<(Size, ContextTokens)> {
-    let view = view_for(request.provider);
-    let (_, chain) = Chain::load_active(read, (session, leaf), view, &BuildOptions::default())?;
+    let view = view_for(request.policy.provider);
+    let chain = Chain::load_active(read, (session, leaf), view, &BuildOptions::default())?;
     let size = chain.size();
     let is_plausible = |tokens: &u64| tokens.saturating_mul(IMPLAUSIBLE) >= size.tokens;
     let about = match reported(read, &chain)?.filter(is_plausible) {
         None => ContextTokens::estimated(size),
         Some(tokens) => ContextTokens {
-            tokens: tokens.saturating_sub(request.window.system_prompt_tokens),
+            tokens: tokens.saturating_sub(request.policy.window.system_prompt_tokens),
             source: TokenSource::Reported,
         },
     };

@@ -60,7 +60,7 @@ impl StepPlanner<'_> {
     pub(super) fn chain_with(&self, blocks: &[PlacedBlock]) -> StoreResult<Chain> {
         let cores: Vec<&BlockCore> = blocks.iter().map(|placed| &placed.block.row.core).collect();
         let (leaf, view, purpose) = (self.snapshot.leaf, View::default(), Purpose::Plan);
-        let (config, window) = (&self.step.config, &self.planner.request.window);
+        let (config, window) = (&self.step.config, &self.planner.request.policy.window);
         store::read(self.planner.store, |read| {
             Chain::load_with(read, leaf, view, config, window, purpose, &cores)
         })
@@ -102,7 +102,7 @@ impl StepPlanner<'_> {
 
     fn new_plan(&self) -> Plan<'_> {
         let config = &self.step.config;
-        let mut budget = self.planner.request.window.budget().tokens;
+        let mut budget = self.planner.request.policy.window.budget().tokens;
         if config.older_loops == OlderLoops::Rollup {
             budget = budget.saturating_sub(config.max_rollup_tokens);
         }

@@ -16,10 +16,8 @@ mod targets;
 
 use std::ops::ControlFlow;
 
-use crate::compaction::OlderLoops;
 use crate::context::{
-    BuildOptions, Chain, ContextFault, Purpose, faults_of, leaf_of, originals_of, session_of,
-    settings,
+    BuildOptions, Chain, ContextFault, faults_of, leaf_of, originals_of, session_of,
 };
 use crate::model::{EditAction, SessionId, Time};
 use crate::overlay;
@@ -156,14 +154,8 @@ impl ShownContext {
         pending: Option<PendingEdits<'_>>,
     ) -> StoreResult<Self> {
         let (view, options) = (View::default(), BuildOptions::default());
-        let plain = settings(read, owner.key, leaf.key, view, &options)?;
-        let (config, window) = (&plain.config, &plain.window);
-        let view = View {
-            without_rollups: config.older_loops == OlderLoops::Skip,
-            ..view
-        };
         let walk = ActiveBlocks::new(read, leaf.key, view).with_pending(pending);
-        let shown = Chain::load_along(read, walk, config, window, Purpose::Build)?;
+        let shown = Chain::load_active_along(read, owner.key, walk, &options)?;
         let block = |link: &ChainLink| link.block.as_ref().map(|block| (block.key, block.run));
         let blocks = shown.links.iter().filter_map(block);
         Ok(Self {

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use crate::context::{BuildOptions, Chain, Purpose, settings};
+use crate::context::{BuildOptions, Chain};
 use crate::model::{LoopId, Role};
 use crate::overlay::whole_as;
 use crate::store::active_blocks::{ChainLink, View};
@@ -178,9 +178,7 @@ impl ChainVisibility {
     fn load(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Self> {
         let view = View::default();
         let session = read.loop_by_key(leaf)?.session;
-        let plan = settings(read, session, leaf, view, &BuildOptions::default())?;
-        let build = Purpose::Build;
-        let chain = Chain::load(read, leaf, view, &plan.config, &plan.window, build)?;
+        let chain = Chain::load_active(read, (session, leaf), view, &BuildOptions::default())?;
         let rollup = chain.links.first().filter(|link| link.is_anchor());
         let rollup = rollup.and_then(|link| link.block.clone());
         let shown = chain.links.iter().skip(chain.start);

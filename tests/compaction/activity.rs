@@ -1,4 +1,4 @@
-//! What an agent did, told from transcripts of other tools.
+//! The activity of agents, derived from transcripts of other tools.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Sink for Sessions {
     fn skip(&mut self, _: Option<u64>, _: String) {}
 }
 
-/// Returns what was done in each session of a file that some importer knows.
+/// Returns the work in each session of a file that an importer recognises.
 fn works(path: &Path) -> Vec<AgentWork> {
     let bytes = std::fs::read(path).unwrap();
     let head = &bytes[..bytes.len().min(64 << 10)];
@@ -68,7 +68,7 @@ fn work(messages: &[AgentMessage]) -> AgentWork {
                 },
             );
         }
-        // Going on from the records is going on.
+        // Continuing from the summarised records gives the same as continuing from all of them.
         if turn % 7 == 3 {
             let before = activity.work().clone();
             assert_eq!(Activity::restore(before.clone()).into_work(), before);

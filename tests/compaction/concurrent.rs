@@ -1,4 +1,4 @@
-//! Compactions under way: races, turns that come meanwhile, strategies of third parties.
+//! Concurrent compactions: races, turns that are appended meanwhile, third-party strategies.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn loop_id(name: &str) -> LoopId {
     LoopId::new(name).unwrap()
 }
 
-/// A turn of a prompt, a call, a long result and an answer.
+/// Returns a turn of a prompt, a call, a long result and an answer.
 fn turn(name: &str, number: u32) -> Vec<AgentMessage> {
     let place = || TurnId::new(name, number);
     let call = Content::tool_call(
@@ -90,13 +90,16 @@ fn texts(context: &Context) -> String {
 
 fn request(leaf: &str, strategy: Arc<dyn BlockCompactionStrategy>) -> CompactRequest {
     CompactRequest {
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: loopstore::KeepRecent::Turns(1),
+                block_strategy: Some(strategy),
+                ..CompactionConfig::default()
+            },
+        ),
         leaf: Some(loop_id(leaf)),
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: loopstore::KeepRecent::Turns(1),
-            block_strategy: Some(strategy),
-            ..CompactionConfig::default()
-        },
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     }
@@ -106,7 +109,7 @@ fn one_liner(leaf: &str) -> CompactRequest {
     request(leaf, Arc::new(DefaultBlockCompaction))
 }
 
-/// Does something while the text is being made, then gives the original's.
+/// Runs a function while the text is being made, then returns the text of the original strategy.
 struct Meanwhile<F: Fn() + Send + Sync>(F, AtomicBool);
 
 impl<F: Fn() + Send + Sync> BlockCompactionStrategy for Meanwhile<F> {
@@ -185,7 +188,7 @@ fn what_is_redacted_while_a_strategy_runs_does_not_come_back() {
     let report = compact_session_loops(&*store, &id(), &request("a", strategy)).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Conflict);
     assert!(!texts(&context(&store, "a")).contains(&token));
-    // A receipt of another session changes nothing.
+    // A receipt of another session has no effect.
     let other = Store::from(Arc::clone(&store) as Arc<dyn Database>);
     let another = other.session("another").unwrap();
     another.append([Message::user("Hello.")]).unwrap();
@@ -346,7 +349,7 @@ fn undo_and_redo_name_what_cannot_be_done() {
     redo(&store, &id(), &named).unwrap();
 }
 
-/// Gives whatever sections it is told.
+/// Returns the given sections.
 struct Fixed(Option<(u32, u32)>, Option<(u32, u32)>);
 
 impl BlockCompactionStrategy for Fixed {
@@ -426,8 +429,8 @@ fn coverage_says_what_the_texts_show() {
     start(&store, "root", None, 0..3);
     start(&store, "a", Some("root"), 0..8);
     let mut request = one_liner("a");
-    request.config.max_summary_tokens = 12;
-    request.config.keep_recent = loopstore::KeepRecent::Turns(2);
+    request.policy.compaction.max_summary_tokens = 12;
+    request.policy.compaction.keep_recent = loopstore::KeepRecent::Turns(2);
     let report = compact_session_loops(&store, &id(), &request).unwrap();
     let shown = texts(&context(&store, "a"));
     let rows = store
@@ -648,13 +651,13 @@ fn an_append_that_shortens_the_walk_is_no_conflict() {
     for (name, parent) in [("a", "root"), ("b", "a"), ("c", "b")] {
         start(&store, name, Some(parent), 0..3);
     }
-    // The recent window reaches back until the leaf has turns enough of its own.
+    // The recent window extends to earlier loops until the leaf has enough turns of its own.
     let wide = |strategy| {
         let mut request = request("c", strategy);
         request.trigger = CompactTrigger::Length;
-        request.config.older_loops = OlderLoops::Skip;
-        request.config.compaction_scope = CompactionScope::FixedCount(1);
-        request.config.keep_recent = loopstore::KeepRecent::Turns(8);
+        request.policy.compaction.older_loops = OlderLoops::Skip;
+        request.policy.compaction.compaction_scope = CompactionScope::FixedCount(1);
+        request.policy.compaction.keep_recent = loopstore::KeepRecent::Turns(8);
         request
     };
     let other = Arc::clone(&store);
@@ -670,7 +673,7 @@ fn an_append_that_shortens_the_walk_is_no_conflict() {
     assert!(loopstore_verify::verify(&*store).unwrap().ok);
 }
 
-/// Keeps no turn of an earlier loop, whatever was planned.
+/// Keeps no turn of earlier loops, whatever the plan.
 struct Forgets;
 
 impl BlockCompactionStrategy for Forgets {
@@ -706,7 +709,7 @@ fn a_strategy_that_hides_only_the_call_in_an_earlier_loop_fails() {
     let mut asks = turn("root", 3);
     asks.truncate(2);
     add(&store, "root", asks);
-    // The result came when the next loop had begun.
+    // The result was appended after the next loop had begun.
     start(&store, "a", Some("root"), 0..0);
     let mut late = turn("root", 3);
     let late = late.split_off(2).into_iter();
@@ -714,7 +717,7 @@ fn a_strategy_that_hides_only_the_call_in_an_earlier_loop_fails() {
     add(&store, "a", late.collect());
     (1..3).for_each(|number| add(&store, "a", turn("a", number)));
     let mut request = request("a", Arc::new(Forgets));
-    request.config.keep_recent = loopstore::KeepRecent::Turns(6);
+    request.policy.compaction.keep_recent = loopstore::KeepRecent::Turns(6);
     let report = compact_session_loops(&store, &id(), &request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Failed, "{report:?}");
     assert!(

@@ -1,4 +1,4 @@
-//! The digest: within its budget, readable again, honest about where each fact comes from.
+//! The digest: within its budget, readable by the next digest, with a turn for each fact.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,10 +127,10 @@ fn a_line_that_is_too_long_to_stand_whole_is_known_by_its_commands() {
     assert!(few.contains("quay ls | head -3"), "{few}");
     assert!(few.contains("make tide-tables --port 17"), "{few}");
     assert!(!few.contains("&&"), "{few}");
-    // Of many it cannot be said which of them are worth their place.
+    // Many repeated values cannot be ranked.
     let many = values(&"./load-all && ".repeat(20));
     assert!(!many.contains("quay ls"), "{many}");
-    // A text of several lines is no line of commands.
+    // A text of several lines is not a command line.
     let code = values("x\nif (tide.ready && tide.count > 3 && calm) {");
     let (used, _) = code.split_once("Seen:").unwrap_or((&code, ""));
     assert!(!used.contains("tide.count > 3"), "{code}");
@@ -308,7 +308,7 @@ fn the_line_that_explains_the_names_of_loops_is_read_as_nothing_else() {
         "{first}"
     );
     assert_eq!(again(&first, 300).text.matches("Loops: ").count(), 1);
-    // What a tool calls a value cannot pass for that line.
+    // The value of a tool's argument cannot be mistaken for that line.
     let argument = r#"{"Loops":"AX9904"}"#;
     let messages = vec![
         (0, user("Go on.")),
@@ -338,7 +338,7 @@ fn loops_whose_ids_count_are_explained_by_one_pair() {
     let others = text_of(&["barn-8", "barn-9", "the-shed-1", "barn-010"]).text;
     let pairs = "\nLoops: L1..L2 barn-8..barn-9, L3 the-shed-1, L4 barn-010";
     assert!(others.ends_with(pairs), "{others}");
-    // A pair says nothing where the two sides do not count alike, or too far.
+    // A pair is ignored if the two sides count differently or too far.
     for odd in [
         "L1..L3 barn-8..barn-11",
         "L1..L4 barn-11..barn-8",
@@ -359,7 +359,7 @@ fn a_summary_that_another_wrote_is_kept_as_it_is() {
         .map(|line| format!("> {line}").trim_end().to_owned() + "\n")
         .collect();
     assert!(whole.text.contains(quoted.trim_end()), "{}", whole.text);
-    // It is kept through the next one too, and where it does not fit whole sections go.
+    // It is kept by the next digest too; if it does not fit, whole sections are dropped.
     assert!(again(&whole.text, 200).text.contains(quoted.trim_end()));
     let cut = again(summary, 60);
     assert!(
@@ -400,7 +400,7 @@ fn where_a_harness_alone_says_what_to_do_its_words_are_told() {
     let task = "## Done, decided and found\n- t0 harness: Fix the rounding of TimeDelta: 344 comes out where 345 is right.\n";
     assert!(text.contains(task), "{text}");
     assert!(again(&text, 400).text.contains(task), "{text}");
-    // Only people give tasks.
+    // Only people set tasks.
     assert!(!text.contains("## Task"), "{text}");
     let asked = [work, vec![(2, user("Leave it as it is."))]].concat();
     let text = digest(placed(asked), 400).text;
@@ -564,7 +564,7 @@ fn instructions_of_people_outlive_the_words_around_them() {
         );
         now = again(&now.text, 900);
     }
-    // A parent agent gives its sub-agent a task, and no instructions of this kind.
+    // A parent agent sets a task for its sub-agent, but no instructions of this kind.
     let parent = UserMessage {
         author: Some(Author::Agent),
         content: vec![Content::text(
@@ -679,7 +679,7 @@ fn where_only_one_side_talks_it_is_named_once() {
     for words in said(&first) {
         assert!(second.contains(&words), "{words}\n{second}");
     }
-    // Read back, they are still a person's words: beside the agent's they all say so.
+    // In the next digest they are still a person's words: next to the agent's, each line names its author.
     messages.push((60, Message::assistant("Boat 4711 it is.").into()));
     for text in [
         digest(placed(messages), 400).text,
@@ -735,7 +735,7 @@ fn where_people_only_talk_what_they_always_do_leaves_room_for_the_rest() {
     };
     assert!((1..many.len() / 8).contains(&section(&many)), "{many}");
     assert!(many.matches("faces the lake").count() > 10, "{many}");
-    // A few that a person gave all stand.
+    // A few values that a person gave are all listed.
     messages.truncate(1);
     messages[0] = (
         0,
@@ -752,7 +752,7 @@ fn where_people_only_talk_what_they_always_do_leaves_room_for_the_rest() {
     assert!(few.contains("Always ask for a window."), "{few}");
 }
 
-/// A counter by words, to which bytes say little.
+/// Counts words, so that the size in bytes does not matter.
 struct Words;
 
 impl TokenCounter for Words {
@@ -780,8 +780,8 @@ fn the_budget_holds_for_any_counter() {
     }
 }
 
-/// The turns that a document names, read without the library: each `t` and number that stands by itself
-/// where a line tells its turns.
+/// Returns the turns that a document names, parsed without the library: each `t` with a number in the part of a line
+/// that lists turns.
 fn named_turns(text: &str) -> BTreeSet<u32> {
     let (mut turns, mut is_values) = (BTreeSet::new(), false);
     for line in text.lines().skip(usize::from(text.starts_with('['))) {
@@ -796,7 +796,7 @@ fn named_turns(text: &str) -> BTreeSet<u32> {
             continue;
         }
         let head = match line.split_once(": ") {
-            // Files tell theirs behind the path.
+            // In a line about a file, the turns follow the path.
             Some((head, rest)) if head.contains('`') => rest,
             Some((head, _)) => head,
             None => line,
@@ -864,7 +864,7 @@ fn history(steps: Vec<Step>) -> Vec<Placed> {
     placed(messages)
 }
 
-/// Everything that a turn says, as a digest would write it on one line.
+/// Returns the text of each turn, as a digest would write it on one line.
 fn said_by_turn(messages: &[Placed]) -> BTreeMap<u32, String> {
     let mut said: BTreeMap<u32, String> = BTreeMap::new();
     for placed in messages {
@@ -889,7 +889,7 @@ fn said_by_turn(messages: &[Placed]) -> BTreeMap<u32, String> {
     said
 }
 
-/// The values of a document, read without the library.
+/// Returns the values of a document, parsed without the library.
 fn values_of(text: &str) -> Vec<(String, u32)> {
     let lines = text
         .lines()
@@ -970,7 +970,7 @@ proptest! {
         budget in 60_u64..600,
     ) {
         let first = digest(history(steps), budget);
-        // With room for all of it and more, nothing that was told is lost.
+        // With room for everything and more, nothing of the first document is lost.
         let second = again(&first.text, budget * 3 + 200);
         for (value, turn) in values_of(&first.text) {
             prop_assert!(second.text.contains(&value), "{}\n{}\n{}", value, first.text, second.text);

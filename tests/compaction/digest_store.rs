@@ -1,4 +1,4 @@
-//! The digest as the strategy of a session: what it covers, and what it reads the second time.
+//! The digest as the strategy of a session: the messages that it covers, and those that it reads the second time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,12 @@ use loopstore::extend::{self as store, Turns, append, session};
 use loopstore::model::{LoopRecord, Session, TurnId};
 use loopstore::{
     AgentMessage, BlockCompactionStrategy, BuildOptions, CompactRequest, CompactionConfig,
-    DigestCompaction, HeuristicTokenCounter, LoopId, LoopSlice, Message, SessionId, SqliteStore,
-    StrategyError, Summary, build_context_from_session, compact_session_loops, message_tokens,
-    undo,
+    ContextConfig, DigestCompaction, HeuristicTokenCounter, LoopId, LoopSlice, Message, Policy,
+    SessionId, SqliteStore, StrategyError, Summary, build_context_from_session,
+    compact_session_loops, message_tokens, undo,
 };
 
-/// The digest, with what it read and covered the last time.
+/// The digest strategy, with the messages that it read and covered last.
 #[derive(Default)]
 struct Watched {
     read: AtomicU64,
@@ -125,7 +125,7 @@ impl Agent {
             ..CompactionConfig::default()
         };
         let request = CompactRequest {
-            config,
+            policy: Policy::of(ContextConfig::default(), config),
             ..CompactRequest::default()
         };
         compact_session_loops(&self.store, &self.session, &request)
@@ -158,7 +158,7 @@ fn a_second_digest_reads_only_the_new_turns_and_the_digest_before() {
     assert!(agent.read() > whole / 2);
     (0..3).for_each(|_| agent.turn());
     assert_eq!(agent.compact(300), CompactOutcome::Committed);
-    // Turn 29 was kept and is compacted now, turn 32 is kept.
+    // Turn 29 was kept before and is compacted now; turn 32 is kept.
     let new: u64 = (29..32).map(|turn| agent.bytes[&turn]).sum();
     let digest = serde_json::to_string(&first).unwrap().len() as u64;
     assert!(
@@ -184,7 +184,7 @@ fn a_digest_for_another_budget_reads_everything_again() {
     (0..3).for_each(|_| agent.turn());
     assert_eq!(agent.compact(300), CompactOutcome::Committed);
     let whole: u64 = (0..14).map(|turn| agent.bytes[&turn]).sum();
-    // The digest before is looked into for what a model wrote.
+    // The previous digest is searched for texts of a model.
     assert_eq!(agent.read(), whole + digest);
 }
 

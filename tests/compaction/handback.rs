@@ -1,11 +1,11 @@
-//! What is handed back beside a summary that another wrote.
+//! The working state that is returned for a summary that another program wrote.
 
 use loopstore::compaction::*;
 use loopstore::handback::{Stands, handback, working_state};
 use loopstore::*;
 use serde_json::json;
 
-/// Writes one sentence, whatever happened.
+/// Always writes the same sentence.
 struct Terse(&'static str);
 
 impl BlockCompactionStrategy for Terse {
@@ -34,7 +34,7 @@ fn call(chat: &SessionHandle, id: &str, tool: &str, arguments: serde_json::Value
     chat.append([call, result]).unwrap();
 }
 
-/// Works, then compacts all but the last turn to one sentence.
+/// Records a session, then compacts all but the last turn to one sentence.
 fn worked(store: &Store, summary: &'static str) -> SessionHandle {
     let policy = Policy::new(4_000)
         .keep_first(0)
@@ -241,7 +241,7 @@ fn the_working_state_of_a_branch_holds_nothing_of_what_the_branch_took_back() {
     };
     assert!(state().contains("behind.html"));
 
-    // It leaves within the turn, behind its prompt.
+    // The branch leaves within the turn, after its prompt.
     let branch = chat.fork_at(TurnRef::within("loop-1", 0, 0)).unwrap();
     branch
         .append([Message::user("Rather begin with the tests.")])

@@ -1,5 +1,5 @@
-//! A handle keeps its context from call to call: it is the one that a build gives, whatever happened
-//! between, and what did not change is not read again.
+//! A handle keeps its context from call to call: it equals the context that is built from scratch, whatever happened
+//! between, and unchanged parts are not read again.
 
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, open, user};
@@ -7,13 +7,13 @@ use crate::support::keyed;
 use loopstore::*;
 use loopstore_admin::retention::{RedactRequest, redact_session};
 
-/// A handle whose contexts are never compacted.
+/// Returns a handle whose contexts are never compacted.
 fn chat(store: &Store) -> SessionHandle {
     let chat = store.session("s").unwrap();
     chat.with_policy(Policy::new(1 << 40))
 }
 
-/// What a build gives that keeps nothing.
+/// Returns the context that is built from scratch.
 fn built(chat: &SessionHandle) -> Context {
     let options = BuildOptions {
         leaf: chat.leaf().unwrap(),
@@ -26,12 +26,12 @@ fn built(chat: &SessionHandle) -> Context {
 fn it_is_what_a_build_gives_after_random_changes() {
     for seed in 0..amount("LOOPSTORE_HISTORIES", 40) {
         let store = Store::in_memory().unwrap();
-        // Everything is done beside the handles: appends, compactions, undos, branches.
+        // Every change is made without the handles: appends, compactions, undos, branches.
         let mut history = History::new(store.database(), "s");
         let mut random = Random::new(seed);
         let line = chat(&store);
         let mut branch = chat(&store).at_loop(&loop_id(0)).unwrap();
-        // What was given out before is not changed by what is read later.
+        // A returned context does not change when more is read.
         let mut given_out = Vec::new();
         for step in 0..60 {
             history.step(&mut random);
@@ -39,7 +39,7 @@ fn it_is_what_a_build_gives_after_random_changes() {
                 let at = random.below(history.loops as u64) as usize;
                 branch = chat(&store).at_loop(&loop_id(at)).unwrap();
             }
-            // One that was not asked for some time has more to catch up with.
+            // A handle that was not used for some time has more to read.
             for (chat, often) in [(&line, 2), (&branch, 3)] {
                 if random.one_in(often) {
                     let ready = chat.prepare().unwrap();
@@ -71,7 +71,7 @@ fn what_was_seen_before_is_not_read_again() {
     }
     let chat = chat(&store);
     let before = chat.prepare().unwrap();
-    // Every message that is sealed becomes unreadable.
+    // Makes every sealed message unreadable.
     let raw = keyed::raw(&path).unwrap();
     let sealed = history.row(0).totals.sealed_seq;
     raw.execute_batch("DROP TRIGGER messages_no_update")
@@ -93,7 +93,7 @@ fn what_was_redacted_is_gone_from_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::from(open(&folder.path().join("some.db")));
     let history = History::new(store.database(), "s");
-    // As long as its marker, so that no size tells that it is gone.
+    // As long as its marker, so that the size does not change.
     let secret = "s3cr3t".repeat(5);
     let address = format!("use postgres://me:{secret}@host/db");
     history.append(0, vec![user(&address, 0), answer("yes", &[], 0)]);

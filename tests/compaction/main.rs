@@ -1,5 +1,4 @@
-//! Compaction: plans and strategies, overlays and their undo, budgets, and what a context shows at any
-//! moment.
+//! Compaction: plans and strategies, overlays and their undo, budgets, and contexts as of any tick.
 
 mod activity;
 mod budget;

@@ -1,5 +1,4 @@
-//! Overlays over time: undo and redo on branches, forks, contexts as of a moment, what two contexts
-//! show differently, and manifests.
+//! Overlays over time: undo and redo on branches, forks, contexts as of a tick, diffs of contexts, and manifests.
 
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 use loopstore::compact::FlipRequest;
@@ -20,7 +19,7 @@ fn turn(number: u32) -> Vec<AgentMessage> {
     ]
 }
 
-/// A session of one loop with some turns.
+/// Records a session of one loop with some turns.
 fn told(store: &SqliteStore, turns: u32) -> History<'_> {
     let history = History::new(store, "s");
     (0..turns).for_each(|number| history.append(0, turn(number)));
@@ -63,7 +62,7 @@ fn differ(history: &History<'_>, from: Option<DiffSide>, to: Option<DiffSide>) -
     diff(history.store, &history.session, &request).unwrap()
 }
 
-/// The changes as lines.
+/// Returns the changes as lines.
 fn changes(diff: &ContextDiff) -> Vec<String> {
     let word = |state: Option<loopstore::context::TurnState>| state.map_or("-", |s| s.as_str());
     diff.changes
@@ -113,7 +112,7 @@ fn undo_after_further_turns_brings_the_turns_back_and_keeps_the_tail() {
     compact(&mut history, 0);
     history.append(0, turn(12));
     assert!(history.flip(0, false));
-    // The generation before, and what came since as its tail.
+    // The previous generation, with the later messages as its tail.
     let mut expected = one.messages;
     expected.extend(turn(12));
     assert_eq!(context(&history, 0).messages, expected);
@@ -121,14 +120,14 @@ fn undo_after_further_turns_brings_the_turns_back_and_keeps_the_tail() {
     let raw: Vec<AgentMessage> = (0..13).flat_map(turn).collect();
     assert_eq!(context(&history, 0).messages, raw);
     assert!(!history.flip(0, false), "nothing is left to undo");
-    // The newest undo is taken back first; further turns do not matter.
+    // The newest undo is redone first; further turns do not matter.
     history.append(0, turn(13));
     assert!(history.flip(0, true));
     expected.extend(turn(13));
     assert_eq!(context(&history, 0).messages, expected);
     assert!(history.flip(0, true));
     assert!(!history.flip(0, true), "nothing is left to redo");
-    // Once something new was compacted, only a run that is named comes back.
+    // After a new compaction, only a named run can be redone.
     assert!(history.flip(0, false) && history.flip(0, false));
     compact(&mut history, 0);
     assert!(!history.flip(0, true));
@@ -170,7 +169,7 @@ fn an_undo_on_one_branch_does_not_reach_the_other() {
     assert_eq!(flips[0]["kind"], "undo");
     assert_eq!(flips[0]["loop_id"], "loop-1");
     assert_eq!(flips[0]["reason"], "too short");
-    // As seen from the run's own loop it is still live.
+    // From the run's own loop it is still live.
     assert_eq!(runs[0].number("is_live"), Some(1));
     redo(&store, &history.session, &request).unwrap();
     assert_eq!(context(&history, 1).messages, before[1]);
@@ -198,7 +197,7 @@ fn a_fork_is_one_row_and_begins_as_its_parent_stood() {
     );
     let current = store::read(&store, |read| read.session(&history.session)).unwrap();
     assert_eq!(current.unwrap().current_loop, Some(row.key));
-    // Both go on by themselves.
+    // Both branches continue independently.
     let parent = context(&history, 0).messages;
     (0..8).for_each(|number| history.append(1, turn(number + 20)));
     compact(&mut history, 1);
@@ -298,7 +297,7 @@ fn a_diff_says_what_became_of_each_turn() {
     assert_eq!(found.counts["dropped"], [0, 4]);
     let raw = differ(&history, Some(DiffSide::Raw), run_at(&first));
     assert_eq!((changes(&raw), raw.tokens), (changes(&found), found.tokens));
-    // Two generations: what aged, what came, and another text for what was summarised before.
+    // Two generations differ in the turns that aged, the new turns, and the text of the older summary.
     (8..10).for_each(|number| history.append(0, turn(number)));
     let second = compact(&mut history, 0);
     let found = differ(&history, run_at(&first), run_at(&second));
@@ -350,7 +349,7 @@ fn a_diff_follows_rollups_to_the_root() {
     assert_eq!((total(0), total(1)), (28, 28), "no turn is without a word");
 }
 
-/// A diff knows every turn of both contexts, and agrees with the contexts themselves.
+/// A diff lists every turn of both contexts, and agrees with the contexts.
 #[test]
 fn diffs_of_random_histories_know_every_turn() {
     let mut differing = 0;
@@ -412,7 +411,7 @@ fn a_manifest_is_one_small_row() {
          "messages": 6},
     ]);
     assert_eq!(parts, expected);
-    // A context that does not fit leaves none.
+    // No context is built if it does not fit.
     let tight = BuildOptions {
         budget: Some(3),
         record: true,
@@ -426,8 +425,8 @@ fn a_manifest_is_one_small_row() {
     );
 }
 
-/// Whatever is appended, replaced, compacted or undone afterwards, the context that a manifest
-/// names can be built again.
+/// The context that a manifest names can be built again, whatever is appended, replaced, compacted or undone
+/// afterwards.
 #[test]
 fn manifests_of_random_histories_stay_true() {
     let mut recorded = 0;
@@ -474,7 +473,7 @@ fn a_replaced_turn_in_flight_is_no_damage() {
     assert!(report.ok, "{:#?}", report.problems);
 }
 
-/// Some models number their calls anew each turn.
+/// Some models reuse the ids of calls in each turn.
 #[test]
 fn a_call_that_a_replaced_turn_named_again_is_open_as_before() {
     let store = SqliteStore::in_memory().unwrap();

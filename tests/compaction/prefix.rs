@@ -1,5 +1,5 @@
-//! Between two compactions a context only grows at its end: what a provider has cached of the call
-//! before stays good, byte for byte.
+//! Between two compactions a context only grows at its end, so that a provider's cache of the previous call stays valid
+//! byte for byte.
 
 use loopstore::compact::CompactOutcome;
 use loopstore::extend::{self as store, append, session};
@@ -8,14 +8,14 @@ use proptest::prelude::*;
 
 const WINDOW: u64 = 3_000;
 
-/// What happens before a call.
+/// A step before a call.
 #[derive(Clone, Debug)]
 enum Step {
     /// A prompt in a new loop.
     Prompt(usize),
     /// An answer with calls, and their results.
     Tools { text: usize, results: Vec<usize> },
-    /// An answer that is all.
+    /// An answer without calls.
     Answer(usize),
 }
 
@@ -125,7 +125,7 @@ fn answer(content: Vec<Content>) -> Message {
     })
 }
 
-/// The context as one text; whatever follows a message begins with a line of its own.
+/// Returns the context as one text with each message on its own line.
 fn bytes_of(context: &Context) -> String {
     let line = |message| serde_json::to_string(message).unwrap() + "\n";
     context.messages.iter().map(line).collect()

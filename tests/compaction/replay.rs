@@ -1,5 +1,5 @@
-//! A replay shows what the model saw: on random histories, each context is the one that the store
-//! gave at that moment.
+//! A replay shows what the model saw: in random histories, each context equals the one that the store returned at that
+//! time.
 
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
@@ -53,12 +53,12 @@ fn turns(history: &History<'_>, leaf: usize) -> Vec<ReplayedTurn> {
         .collect()
 }
 
-/// What the store said when it was asked live, by loop and the sequence of the answer.
+/// The contexts that were built live, by loop and sequence of the answer.
 type Live = HashMap<(usize, u32), [Context; 2]>;
 
 const OLDER: [Option<OlderLoops>; 2] = [None, Some(OlderLoops::Skip)];
 
-/// Appends a turn; just before the answer the store is asked.
+/// Appends a turn, and builds the context just before the answer.
 fn live_turn(history: &mut History<'_>, random: &mut Random, live: &mut Live) {
     let at = match random.one_in(3) {
         true => random.below(history.loops as u64) as usize,
@@ -72,7 +72,7 @@ fn live_turn(history: &mut History<'_>, random: &mut Random, live: &mut Live) {
     };
     let seq = row.totals.next_seq + answer as u32;
     if random.one_in(3) {
-        // All in one append: what stands before the answer was never there alone.
+        // Everything in one append: the messages before the answer were never the end of a context.
         let mut contexts = OLDER.map(|older| now(history, at, older));
         let prompts = messages[..answer]
             .iter()
@@ -94,7 +94,7 @@ fn live_turn(history: &mut History<'_>, random: &mut Random, live: &mut Live) {
     history.append(at, answers);
 }
 
-/// What was appended and what was read back may differ in how they note an absent field.
+/// Appended and loaded messages may differ in how they represent an absent field.
 fn texts(context: &Context) -> Vec<String> {
     let text = |message| serde_json::to_string(message).unwrap();
     context.messages.iter().map(text).collect()
@@ -145,7 +145,7 @@ fn play(seed: u64) -> usize {
     replayed
 }
 
-/// A turn that was replaced is gone, and with it what was seen while it stood there.
+/// A replaced turn is gone, and with it the contexts from before its replacement.
 fn forget_replaced(
     live: &mut Live,
     at: usize,
@@ -175,7 +175,7 @@ fn each_context_is_the_one_of_its_moment() {
     assert!(replayed > 4 * histories as usize, "{replayed}");
 }
 
-/// Two loops; the second is compacted, undone and redone between its turns.
+/// Records two loops; the second is compacted, undone and redone between its turns.
 fn compacted(store: &SqliteStore) -> History<'_> {
     let mut history = History::new(store, "s");
     let turn = |at: u32| {
@@ -314,7 +314,7 @@ fn a_replay_holds_one_turn_at_a_time() {
         assert_eq!(turn.messages.len(), 2);
         count += 1;
         if count == 100 {
-            // Nothing was read ahead: what is appended meanwhile belongs to turns that were there.
+            // The replay reads nothing ahead: the result that is appended meanwhile belongs to an existing turn.
             history.append(0, vec![user("late", 500)]);
         }
     }

@@ -1,4 +1,4 @@
-//! A backup is whole, of one moment, and never half there.
+//! A backup is complete, a snapshot of one point in time, and never partial.
 
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,7 +50,7 @@ fn a_copy_made_while_a_writer_appends_is_one_moment() {
                 turn += 1;
             }
         });
-        // Another process would open the file anew.
+        // Another process would reopen the file.
         let reader = keyed::open(&path).unwrap();
         let mut last = 0;
         for at in 0..5 {
@@ -113,7 +113,7 @@ fn nothing_is_written_over_by_mistake() {
     std::fs::write(&there, "mine").unwrap();
     let error = backup(&store, &there, false, &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, BackupError::Exists(_)), "{error}");
-    // A log would be taken for that of the copy.
+    // The log would be read as that of the copy.
     std::fs::write(work.path().join("there.db-wal"), "log").unwrap();
     let error = backup(&store, &there, true, &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, BackupError::InUse(_)), "{error}");
@@ -186,7 +186,7 @@ fn a_compact_copy_holds_the_same_and_less_room() {
     );
     let store = keyed::open(&path).unwrap();
     fill(&store, 40);
-    // What was deleted leaves free pages.
+    // Deletions leave free pages.
     let connection = keyed::raw(&path).unwrap();
     connection
         .execute_batch(
@@ -204,17 +204,17 @@ fn a_compact_copy_holds_the_same_and_less_room() {
     let checked = |path: &Path| verify(&keyed::open(path).unwrap()).unwrap();
     assert_eq!(checked(&compact), checked(&path));
     assert!(checked(&compact).ok);
-    // An encrypted copy keeps the pages of its original.
+    // An encrypted copy has the pages of its original.
     let pages = keyed::pages_of(&keyed::raw(&compact).unwrap());
     assert_eq!(pages, keyed::page_bytes());
     assert_eq!(said(&compact), said(&path));
     let mode = std::fs::metadata(&compact).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // What is there stays.
+    // Existing files stay.
     let error = compact_backup(&store, &plain, false).unwrap_err();
     assert!(matches!(error, BackupError::Exists(_)), "{error}");
     assert_eq!(std::fs::metadata(&plain).unwrap().len(), whole);
-    // The reader that made it still only reads, and the store still writes.
+    // The reading store that made the copy still only reads, and the other one still writes.
     assert_eq!(messages(&path), 80);
     History::new(&store, "t").append(0, vec![user("more", 0)]);
     assert_eq!(messages(&path), 81);

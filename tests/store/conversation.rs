@@ -1,5 +1,5 @@
-//! What an agent that runs its own loop reads: open calls, later results, its system prompt, and answers as
-//! servers really write them.
+//! Reads of an agent that runs its own loop: open calls, late results, its system prompt, and answers in the forms that
+//! servers really produce.
 
 use loopstore::compact::CompactOutcome;
 use loopstore::context::SystemPrompts;
@@ -15,7 +15,7 @@ fn session() -> SessionHandle {
     Store::in_memory().unwrap().session("s").unwrap()
 }
 
-/// A prompt, and an answer that calls tools.
+/// Returns a prompt, and an answer that calls tools.
 fn asked(calls: &[&str]) -> [Message; 2] {
     let mut answer = Message::assistant("I look.");
     for id in calls {
@@ -64,7 +64,7 @@ fn a_call_that_waits_is_open_until_something_follows_it() {
         assert!(chat.context().unwrap().awaits_answer());
         assert!(written(&chat, form).contains(NO_RESULT), "{form}");
         assert!(kinds(&request(&chat, form)).contains(&MendingKind::ResultAdded));
-        // A result that comes all the same has its place.
+        // A result that arrives later still belongs to its call.
         chat.append([Message::tool_result("a", "first")]).unwrap();
         let text = written(&chat, form);
         assert!(
@@ -125,7 +125,7 @@ fn the_newest_result_before_the_conversation_goes_on_replaces_the_first() {
             .collect();
         let kind = MendingKind::ResultDropped;
         assert_eq!(dropped, [(kind, 2), (kind, 3)], "{form}");
-        // The record has them all.
+        // The record contains all messages.
         assert_eq!(chat.context().unwrap().messages.len(), 6);
     }
 }
@@ -153,7 +153,7 @@ fn a_result_after_the_conversation_went_on_is_told_where_it_came() {
             "{form}"
         );
         assert!(chat.context().unwrap().awaits_answer());
-        // The same once more says nothing new.
+        // Repeating a result adds nothing.
         chat.append([Message::tool_result("a", "pending")]).unwrap();
         assert_eq!(written(&chat, form), text);
     }
@@ -178,7 +178,7 @@ fn a_later_result_does_not_stand_behind_an_open_call() {
     }
 }
 
-/// A call as a server may write it, and what is read of it.
+/// Returns a call in the forms that servers use, with the expected result.
 fn chat_calls() -> Vec<Value> {
     let call = |id: Value, name: Value, arguments: Value| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
     let args = || json!("{\"a\":1}");
@@ -350,13 +350,13 @@ fn reasoning_goes_back_to_the_form_that_it_came_in() {
                 "{fields}"
             );
         }
-        // It counts, as it goes out.
+        // Reasoning is counted, since it is sent.
         let tokens = chat.context().unwrap().tokens;
         assert!(is_empty || tokens > session_tokens(), "{fields}: {tokens}");
     }
 }
 
-/// The tokens of the same conversation without reasoning.
+/// Returns the tokens of the same conversation without reasoning.
 fn session_tokens() -> u64 {
     let chat = session();
     let answer = Message::assistant("So:").with_tool_call("a", "look", Json::parse("{}").unwrap());
@@ -390,7 +390,7 @@ fn an_image_goes_out_as_what_it_is() {
     }
 }
 
-/// Two parallel calls, one huge result, the other never answered.
+/// Returns a session with two parallel calls, one with a huge result, the other without one.
 fn interrupted() -> SessionHandle {
     let chat = session();
     for turn in 0..3 {
@@ -411,7 +411,7 @@ fn an_interrupted_batch_does_not_hold_its_turn_open_for_ever() {
     let chat = interrupted().with_policy(Policy::new(6_000));
     let request = chat.policy().request();
     let report = chat.compact(&request).unwrap();
-    // Its agent may still be at work.
+    // The agent of the loop may still be running.
     assert!(
         report.too_small.is_some() && report.in_flight,
         "{:?}",
@@ -427,7 +427,7 @@ fn an_interrupted_batch_does_not_hold_its_turn_open_for_ever() {
         report.error
     );
     assert!(chat.prepare().unwrap().context.tokens < 6_000);
-    // The next prompt begins a loop, whatever waits in this one.
+    // The next prompt begins a loop, whatever is open in this one.
     chat.append([Message::assistant("I go on.")]).unwrap();
     let done = chat.append([Message::user("And now?")]).unwrap();
     assert_eq!(done.begun.len(), 1);
@@ -468,7 +468,7 @@ fn a_count_far_below_our_own_is_not_believed() {
         (chat, tokens)
     };
     for (reported, fits) in [(15, false), (17_000, true), (0, false)] {
-        // What is believed decides within the window, and never lets a context be refused.
+        // The reported count decides within the window, and never makes a context fail.
         for window in [6_000, spoken(reported).1 + 2_000] {
             let (chat, tokens) = spoken(reported);
             let request = Policy::new(window).request();
@@ -518,7 +518,7 @@ fn a_request_begins_with_the_newest_prompt_that_the_agent_appended() {
             value.to_string()
         });
 
-        // A newer one replaces it, also for a handle that has read the older one.
+        // A newer system prompt replaces it, also for a handle that has read the older one.
         chat.append(said("user", "More.")).unwrap();
         chat.append(said("system", "Be long.")).unwrap();
         let prepared = chat.prepare().unwrap().to(form).unwrap().to_string();
@@ -533,7 +533,7 @@ fn a_request_begins_with_the_newest_prompt_that_the_agent_appended() {
             [MendingKind::SystemDropped],
             "{form}"
         );
-        // The same once more leaves nothing out.
+        // Appending the same prompt again leaves nothing out.
         chat.append(said("system", "Be long.")).unwrap();
         assert!(request(&chat, form).mended.is_empty(), "{form}");
     }
@@ -565,7 +565,7 @@ fn a_system_prompt_counts_and_no_compaction_covers_it() {
             "{form}"
         );
     }
-    // A fork has what was said before it.
+    // A fork has the prompt from before it.
     let fork = chat.fork_at(TurnRef::new("loop-1", 0)).unwrap();
     assert_eq!(fork.context().unwrap().system.messages.len(), 1);
     let without = chat.with_policy(Policy::new(4_000).system_prompts(SystemPrompts::None));
@@ -626,7 +626,7 @@ fn prompts_of_transcripts_are_left_out_unless_asked_for() {
     };
     left_out(&store, &id);
 
-    // Nor does an export make it the agent's own.
+    // Nor does an export turn it into a prompt of the agent itself.
     let lines = folder.path().join("chat.jsonl");
     let mut file = std::fs::File::create(&lines).unwrap();
     export(store.database(), &id, None, ExportForm::Lines, &mut file).unwrap();
@@ -634,7 +634,7 @@ fn prompts_of_transcripts_are_left_out_unless_asked_for() {
     import_paths(other.database(), &[lines], &options, &mut |_| {}).unwrap();
     left_out(&other, &id);
 
-    // An agent that goes on says its own.
+    // An agent that continues appends its own prompt.
     let chat = store.session(&id).unwrap();
     chat.append(said("system", "Be long.")).unwrap();
     assert!(written(&chat, Form::OpenAiChat).contains("Be long."));
@@ -644,7 +644,7 @@ fn prompts_of_transcripts_are_left_out_unless_asked_for() {
 fn settings_say_which_prompts_go_out() {
     let settings = serde_json::from_str::<Settings>(r#"{"system_prompts": "none"}"#).unwrap();
     let policy = settings.policy().unwrap();
-    assert_eq!(policy.which_system_prompts(), SystemPrompts::None);
+    assert_eq!(policy.system_prompts, SystemPrompts::None);
     let error = serde_json::from_str::<Settings>(r#"{"system_prompts": "some"}"#).unwrap_err();
     assert!(error.to_string().contains("appended, all, none"), "{error}");
 }

@@ -1,11 +1,11 @@
-//! What is stored comes back message by message: pages from the end, after a place, of some kinds only;
-//! against all of it, read the long way.
+//! Reading messages page by page (from the end, after a position, of some kinds only) returns the same as filtering all
+//! messages.
 
 use loopstore::*;
 use loopstore_testing::conformance::entries::talk;
 use proptest::prelude::*;
 
-/// What is asked for, as numbers.
+/// A query, as numbers.
 type Asked = (
     u8,
     Option<usize>,

@@ -1,4 +1,4 @@
-//! The examples run to their end; each says itself what must hold.
+//! The examples run without an error; each checks its own result.
 
 #[path = "../../examples/agent.rs"]
 mod agent;
@@ -73,7 +73,7 @@ fn a_chat_on_the_database_that_is_named() {
     }
 }
 
-/// Begins the chat of the example on a database.
+/// Runs the chat example on a database.
 fn start_chat(file: &std::path::Path, prompts: &str) -> std::process::Child {
     use std::io::Write as _;
     let mut child = crate::support::process::test("examples::a_chat_on_the_database_that_is_named")
@@ -99,7 +99,7 @@ fn a_chat_that_is_killed_while_its_tool_runs_goes_on_and_stays_within_its_window
         .map(|city| format!("Rain in city {city}?\n"))
         .collect();
     let mut child = start_chat(&file, &prompts);
-    // Until a call has started that has no result yet.
+    // Until a call has started and has no result yet.
     let request = loopstore_recorder::RecoverRequest {
         dry_run: true,
         all: true,

@@ -1,11 +1,11 @@
-//! `expand`: pages of any size are the whole, word for word, and none is larger than asked for.
+//! `expand`: pages of any size add up to the whole, unchanged, and none exceeds the requested size.
 
 use loopstore::search::SearchError;
 use loopstore::*;
 use loopstore_admin::inspect::{ExpandRequest, Expanded, expand};
 use proptest::prelude::*;
 
-/// A token for each character: texts of one size cost differently than by the default.
+/// Counts a token for each character, so that texts have other costs than by default.
 struct Characters;
 
 impl TokenCounter for Characters {
@@ -45,8 +45,7 @@ fn texts(message: &AgentMessage) -> Vec<&str> {
     message.message().unwrap().texts().collect()
 }
 
-/// Adds what a page shows to the texts of the messages before it: what begins within a message goes on
-/// with the last one.
+/// Adds the texts of a page to those of the pages before: a text that begins within a message continues the last one.
 fn join(joined: &mut Vec<String>, page: &Expanded) {
     for (at, message) in page.messages.iter().enumerate() {
         let cut = page.cut.iter().find(|cut| cut.message == at);

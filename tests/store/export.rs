@@ -1,4 +1,4 @@
-//! What is written out can be read again: sessions come back as they were, files byte for byte.
+//! Exports can be imported again: sessions unchanged, files byte for byte.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ fn import_text(store: &SqliteStore, text: &str) -> ImportReport {
     import(store, &path)
 }
 
-/// Everything that an import of what is there already must leave as it is.
+/// Returns everything that importing stored content again must leave unchanged.
 fn counts(store: &SqliteStore) -> String {
     let sql = "SELECT (SELECT count(*) FROM v_messages), (SELECT count(*) FROM v_turns),
         (SELECT count(*) FROM v_compaction_runs), (SELECT count(*) FROM v_compaction_blocks),
@@ -66,7 +66,7 @@ fn contexts(store: &SqliteStore, id: &SessionId, loops: usize) -> Vec<String> {
     (0..loops).map(context).collect()
 }
 
-/// Returns the place of a line's message and what it says.
+/// Returns the position and the text of a line's message.
 fn said(line: &str) -> Option<String> {
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
     let keys = ["loop", "turn", "seq", "tokens", "message"];
@@ -88,7 +88,7 @@ fn a_random_session_survives_its_own_export() {
         let text = exported(&store, &id, ExportForm::PhiCore);
         let (counted, shown) = (counts(&store), contexts(&store, &id, loops));
 
-        // Into the database that it comes from: nothing changes.
+        // Into the same database: nothing changes.
         let report = import_text(&store, &text);
         assert_eq!((report.added_messages, report.skipped.len()), (0, 0));
         assert_eq!(counts(&store), counted);
@@ -97,7 +97,7 @@ fn a_random_session_survives_its_own_export() {
         let report = verify(&store).unwrap();
         assert!(report.ok, "{:?}", report.problems);
 
-        // Into another one: the same document again, and the same originals.
+        // Into another database: the same document again, and the same originals.
         let other = SqliteStore::in_memory().unwrap();
         import_text(&other, &text);
         same(&exported(&other, &id, ExportForm::PhiCore), &text);
@@ -289,7 +289,7 @@ fn a_file_that_grows_is_given_back_whole_and_stored_once() {
         assert_eq!(ids.len(), end);
         assert_eq!(kept(&store, &ids[0]), [lines(0, end).into_bytes()]);
     }
-    // An earlier state takes nothing away, also under another name.
+    // An earlier state removes nothing, also under another name.
     for name in ["runs.jsonl", "copy.jsonl"] {
         let earlier = folder.path().join(name);
         std::fs::write(&earlier, lines(0, 900)).unwrap();
@@ -438,7 +438,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever states a file goes through, the last one is given back.
+    /// The last state of a file is exported, whatever states preceded it.
     #[test]
     fn any_states_of_a_file_are_kept(states in prop::collection::vec((0usize..60, any::<bool>()), 1..6)) {
         let folder = tempfile::tempdir().unwrap();

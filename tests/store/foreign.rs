@@ -1,4 +1,4 @@
-//! Triggers, indexes and views that another program put on the tables of the store, or in their place.
+//! Triggers, indexes and views that another program added to the tables of the store, or replaced.
 
 use loopstore::search::{SearchQuery, search};
 use loopstore::*;
@@ -66,7 +66,7 @@ fn nothing_is_written_or_removed_where_a_foreign_trigger_would_see_it() {
         assert!(told.contains(object) && told.contains("drop"), "{sql}: {told}");
         let redacted = redact_session(store.database(), &RedactRequest::new(chat.id().clone()));
         assert!(redacted.as_ref().is_err_and(|error| is_foreign(error, object)), "{redacted:?}");
-        // What is recorded can be read and searched, and is not changed.
+        // The record can be read and searched, and is unchanged.
         let text = serde_json::to_string(&chat.context().unwrap().messages).unwrap();
         assert!(text.contains(TOKEN) && !text.contains("more"), "{text}");
         let found = search(store.database(), &SearchQuery::new("noted")).unwrap();

@@ -1,5 +1,5 @@
-//! Hidden sessions: in no list and no search, their ids free for others, their record whole, in every way out
-//! and in.
+//! Hidden sessions: absent from lists and search, their ids free for others, their record complete, in every export and
+//! import.
 
 use loopstore::*;
 use loopstore_testing::conformance::hidden::say;

@@ -1,5 +1,5 @@
-//! What the database itself refuses, whoever asks: the plain `sqlite3` program, which knows nothing
-//! of this crate and has foreign keys off.
+//! The changes that the database itself rejects, from any program: here the plain `sqlite3` program, which has foreign
+//! keys off.
 
 use loopstore_testing::refusals::is_of_a_trigger;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,12 @@ use crate::support::histories::{History, answer, result, user};
 use crate::support::needs;
 use crate::support::plain::open;
 use loopstore::model::Content;
-use loopstore::{BuildOptions, PinRef, PinRequest, build_context_from_session, pin};
+use loopstore::{
+    BuildOptions, EditRequest, EditTarget, PinRef, PinRequest, build_context_from_session, edit,
+    pin,
+};
 
-/// Runs `sql` in the `sqlite3` program; `Err` holds what it says.
+/// Runs `sql` in the `sqlite3` program. `Err` contains its error message.
 fn sqlite3(file: &Path, sql: &str) -> Result<String, String> {
     let output = Command::new("sqlite3")
         .arg("-bail")
@@ -27,7 +30,7 @@ fn sqlite3(file: &Path, sql: &str) -> Result<String, String> {
     }
 }
 
-/// Two sessions with blocks, blobs, flips and a turn in flight each, and a closed receipt.
+/// Creates two sessions, each with blocks, blobs, flips and a turn in flight, and a closed receipt.
 fn stage() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agent.db");
@@ -51,6 +54,8 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
         }
         assert_eq!(history.compact(0, (1, 2), false)["outcome"], "committed");
         assert!(history.flip(0, false));
+        let edits = EditRequest::clear([EditTarget::Call("call-3".into())]);
+        edit(&store, &history.session, &edits).unwrap();
         let of = PinRef::turn("loop-0", 1);
         pin(&store, &history.session, &PinRequest { of, leaf: None }).unwrap();
         let recorded = BuildOptions {
@@ -119,6 +124,7 @@ const fn target(
 }
 
 const M: &str = "id = (1 << 32) | 1";
+const E: &str = "id = 2 << 32";
 
 #[rustfmt::skip]
 const TARGETS: &[Target] = &[
@@ -154,6 +160,12 @@ const TARGETS: &[Target] = &[
     target("block_messages", "id", "body = 'x'", "id = 1 << 32"), target("block_messages", "id", "section = 2", "id = 1 << 32"),
     target("block_messages", "id", "replaces = 2", "id = 1 << 32"), target("block_messages", "id", "role = NULL", "id = 1 << 32"),
     target("block_messages", "id", "salt = NULL", "id = 1 << 32"), target("block_messages", "id", "digest = x'00'", "id = 1 << 32"),
+    target("edits", "id", "text = 'x'", E), target("edits", "id", "rowid = 9", E),
+    target("edits", "id", "action = 'replaced'", E), target("edits", "id", "part = NULL", E),
+    target("edits", "id", "to_seq = 99", E), target("edits", "id", "salt = x'00'", E),
+    target("edits", "id", "bytes_after = 1", E), target("edits", "id", "digest = x'00'", E),
+    target("loops", "key", "edits = 0", "key = 1"), target("sessions", "key", "edits = 0", "key = 1"),
+    target("blocks", "key", "edits = '[]'", "key = 1"),
     target("coverage", "id", "disposition = 'dropped'", "id = 1 << 32"), target("coverage", "id", "rowid = 9", "id = 1 << 32"),
     target("coverage", "id", "to_seq = 99", "id = 1 << 32"),
     target("manifests", "key", "sha256 = x'00'", "key = 1"), target("manifests", "key", "rowid = 9", "key = 1"),
@@ -173,7 +185,7 @@ const TARGETS: &[Target] = &[
     target("started_calls", "key", "idempotency_key = 'x'", "key = 1"), target("started_calls", "key", "tool_name = 'x'", "key = 1"),
 ];
 
-/// What nobody may change, maintenance or not.
+/// Rows that no statement may change, during maintenance or not.
 #[rustfmt::skip]
 const ALWAYS: &[Target] = &[
     target("blobs", "key", "data = x'00'", "key = 1"), target("blobs", "key", "rowid = 9", "key = 1"),
@@ -190,7 +202,7 @@ const ALWAYS: &[Target] = &[
     target("store_meta", "name", "name = 'other'", "name = 'import_key'"),
 ];
 
-/// The columns of a table, with those that `set` names replaced by its value.
+/// Returns an insert of the row, with the columns in `set` replaced.
 fn insert(file: &Path, verb: &str, target: &Target, conflict: &str) -> String {
     let sql = format!(
         "SELECT group_concat(name) FROM pragma_table_info('{}')",
@@ -207,7 +219,7 @@ fn insert(file: &Path, verb: &str, target: &Target, conflict: &str) -> String {
     format!("{verb} INTO {table} ({columns}) SELECT {values} FROM {table} WHERE {row} {conflict}")
 }
 
-/// All ways to change or remove the row.
+/// Returns statements that change or remove the row in every possible way.
 fn attacks(file: &Path, target: &Target) -> Vec<String> {
     let Target {
         table,
@@ -221,7 +233,7 @@ fn attacks(file: &Path, target: &Target) -> Vec<String> {
         format!("UPDATE OR IGNORE {table} SET {set} WHERE {row}"),
     ];
     let is_alias = ["rowid", "oid", "_rowid_"].contains(&set.split(' ').next().unwrap());
-    // Under another key it would be another row.
+    // With another key it would be another row.
     let names_key = key
         .split(", ")
         .any(|part| set.starts_with(&format!("{part} = ")));
@@ -246,7 +258,7 @@ fn everything(file: &Path) -> String {
     sqlite3(file, ".dump").unwrap()
 }
 
-/// Tries each attack with recursive triggers off and on, and returns what it did not stop.
+/// Tries each attack with recursive triggers off and on. Returns the attacks that were not stopped.
 fn unstopped(file: &Path, attacks: &[String]) -> Vec<String> {
     let before = everything(file);
     let mut unstopped = Vec::new();

@@ -1,5 +1,4 @@
-//! Appends under keys: many in one commit, each once, found again by key and listed in the order of bytes;
-//! against a sorted map.
+//! Appends with keys: many in one commit, each once, found by key and listed in byte order, compared with a sorted map.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ fn name() -> impl Strategy<Value = String> {
         .prop_map(|at| at.into_iter().map(|at| LETTERS[at]).collect())
 }
 
-/// A prefix, what comes before and after, whether from the end, and how many.
+/// A query: the prefix, the bounds, true if from the end, and the limit.
 type Asked = (String, Option<String>, Option<String>, bool, Option<usize>);
 
 fn agrees(store: &Store, names: &[String], asked: &[Asked]) -> Result<(), TestCaseError> {

@@ -1,11 +1,11 @@
-//! What is stored comes back as types: the session, its loops with their messages, and their blocks.
+//! Stored content is loaded as types: the session, its loops with their messages, and their blocks.
 
 use crate::support::histories::{History, Random, answer, loop_id, user};
 use crate::support::recording::real_transcripts;
 use loopstore::model::*;
 use loopstore::{
-    CompactRequest, CompactTrigger, CompactionConfig, Database, Error, KeepRecent, SessionHandle,
-    SqliteStore, Store,
+    CompactRequest, CompactTrigger, CompactionConfig, ContextConfig, Database, Error, KeepRecent,
+    Policy, SessionHandle, SqliteStore, Store,
 };
 use loopstore_export::{ExportForm, export};
 use loopstore_transcripts::{ImportOptions, import_paths};
@@ -16,19 +16,19 @@ fn handle(store: &Arc<SqliteStore>, id: &SessionId) -> SessionHandle {
     Store::from(database).session(id).unwrap()
 }
 
-/// The JSON export, as types.
+/// Returns the JSON export, parsed.
 fn exported(store: &SqliteStore, id: &SessionId) -> Session {
     let mut out = Vec::new();
     export(store, id, None, ExportForm::PhiCore, &mut out).unwrap();
     serde_json::from_slice(&out).unwrap()
 }
 
-/// Writes and reads something: which fields its own source left out is not told then.
+/// Serialises and parses a value, so that it no longer depends on the fields that its source left out.
 fn again<T: serde::Serialize + serde::de::DeserializeOwned>(loaded: &T) -> T {
     serde_json::from_str(&serde_json::to_string(loaded).unwrap()).unwrap()
 }
 
-/// Compares what is loaded, whole and piece by piece, with what is exported.
+/// Compares what is loaded, whole and in parts, with the export.
 fn is_as_exported(store: &Arc<SqliteStore>, id: &SessionId) {
     let (chat, expected) = (handle(store, id), exported(store, id));
     assert_eq!(again(&chat.load_whole().unwrap()), expected, "{id}");
@@ -127,7 +127,7 @@ fn every_generation_stays_and_the_one_in_force_is_told() {
     assert_eq!(compacted.range, TurnRange::new(1, 4));
     assert!(!compacted.messages.is_empty());
     assert_eq!(block.keep_recent.unwrap().range, TurnRange::new(5, 7));
-    // What came later is not in the block as it was made, but in the record of the loop.
+    // Later messages are not part of the block, but of the record of the loop.
     history.append(0, vec![user("and now?", 8), answer("now", &[], 8)]);
     let recent = |block: CompactionBlock| block.keep_recent.unwrap().range;
     assert_eq!(
@@ -206,11 +206,14 @@ fn what_a_harness_says_is_no_user_turn() {
         history.append(0, vec![prompt, answer(&text, &[], turn)]);
     }
     let request = CompactRequest {
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_recent: KeepRecent::UserTurns(2),
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
-        config: CompactionConfig {
-            keep_recent: KeepRecent::UserTurns(2),
-            ..CompactionConfig::default()
-        },
         ..CompactRequest::default()
     };
     let chat = handle(&store, &history.session);

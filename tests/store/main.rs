@@ -1,5 +1,5 @@
-//! The store: the promises of its contract on every backend, what is recorded, changed by nobody, found,
-//! verified, exported, copied, removed, and asked in SQL; and the examples that users are shown.
+//! The store: the promises of its contract on every backend (recorded, immutable, searched, verified, exported, copied,
+//! removed, queried with SQL), and the examples of the documentation.
 
 mod archive;
 #[cfg(feature = "tokio")]

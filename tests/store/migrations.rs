@@ -1,6 +1,6 @@
-//! Newer, unreleased and strange files are refused with an error that says which they are; one whose
-//! creation was cut off opens as empty. How older formats are brought up to date is tested beside the code
-//! that does it, with a format that nobody has.
+//! Newer, unreleased and foreign files are rejected with an error that names the reason; a file whose creation was
+//! interrupted opens as empty. Upgrades of older formats have unit tests with a format that does not exist outside of
+//! them.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ fn tell(file: &Path) {
     assert!(history.flip(0, false));
 }
 
-/// What must refuse the file: whoever writes and whoever only reads.
+/// Checks that the file is rejected, for writing and for reading.
 fn refuses(file: &Path, case: &str, is_expected: impl Fn(&OpenError) -> bool) {
     let before = std::fs::read(file).unwrap();
     for read_only in [false, true] {
@@ -74,7 +74,7 @@ fn a_file_of_a_format_that_was_never_released_is_refused_and_left_alone() {
     }
 }
 
-/// A file of several migrations, as unreleased programs made it, whose creation was not marked as done.
+/// A file with several migrations, as unreleased programs created it, without the mark of a finished creation.
 #[test]
 fn a_history_of_other_migrations_is_refused() {
     let (_folder, file) = folder();
@@ -137,7 +137,7 @@ fn a_newer_file_is_refused_and_left_alone() {
     });
 }
 
-/// Opens a file that holds nothing yet, and uses it.
+/// Opens a file without content, and uses it.
 fn opens_empty(file: &Path, case: &str) {
     let store = keyed::open(file).unwrap_or_else(|error| panic!("{case}: {error}"));
     let sessions = store::read(&store, |read| read.sessions()).unwrap();
@@ -214,7 +214,7 @@ fn a_file_without_what_it_is_written_with_gets_it() {
     opens_empty(&file, "no store_meta");
 }
 
-/// The mark of a finished file comes last: whoever finds it finds all that a file is opened with.
+/// The mark of a finished file is written last: a file with the mark has everything that opening needs.
 #[test]
 fn a_file_that_is_being_made_is_finished_or_not_there() {
     let (_folder, file) = folder();

@@ -1,4 +1,4 @@
-//! The interchange form: what is read is written back.
+//! The interchange form: written as it was read.
 
 use loopstore::{AgentMessage, Session};
 use proptest::prelude::*;

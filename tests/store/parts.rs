@@ -1,4 +1,4 @@
-//! Forks that cut inside a turn, against a twin in which the parent never held more than what they keep.
+//! Forks within a turn, compared with a twin whose parent never contained more than the fork keeps.
 
 use loopstore::extend::session;
 use loopstore::extend::session::Fork;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::support::histories::{History, Random, answer, user};
 
-/// What two histories are compared in.
+/// Returns what is compared of two histories.
 fn seen(history: &History<'_>, database: &dyn Database, leaf: &str) -> (Vec<AgentMessage>, String) {
     let options = BuildOptions {
         leaf: Some(LoopId::new(leaf).unwrap()),
@@ -25,7 +25,7 @@ fn seen(history: &History<'_>, database: &dyn Database, leaf: &str) -> (Vec<Agen
     (context.messages, rows)
 }
 
-/// Begins the same history in two stores; in the second, the parent of the last loop ends at the cut.
+/// Begins the same history in two stores; in the second, the parent of the last loop ends at the fork point.
 fn twins(seed: u64) {
     let (one, two) = (
         SqliteStore::in_memory().unwrap(),
@@ -63,7 +63,7 @@ fn twins(seed: u64) {
         return;
     }
     let (turn, seq) = places[random.below(places.len() as u64) as usize];
-    // The twin's parent holds what the cut keeps, and ends there.
+    // The parent in the twin contains only what the fork keeps, and ends there.
     let mut kept = Vec::new();
     store::read(&one, |read| {
         read.messages(row.key, 0..seq + 1, &mut |row| {
@@ -125,7 +125,7 @@ fn twins(seed: u64) {
         }
     }
     assert_whole(&one);
-    // The parent goes on, and nothing of that reaches the branch.
+    // The parent continues, without an effect on the branch.
     let before = seen(&cut, &one, &leaf);
     cut.append(
         parent,

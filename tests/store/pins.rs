@@ -1,4 +1,4 @@
-//! A session with pins and quotes, whatever is done to its database.
+//! A session with pins and quotes under every operation on its database.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ fn a_backup_a_copy_and_a_salvage_keep_pins_and_quotes() {
     }
 }
 
-/// A file whose blocks quote a message that is gone still gives what else it has.
+/// A file whose blocks quote a lost message still returns everything else.
 #[test]
 fn a_salvage_goes_around_a_pinned_message_that_is_lost() {
     let folder = tempfile::tempdir().unwrap();

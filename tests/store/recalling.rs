@@ -1,4 +1,4 @@
-//! `recall`: within its tokens whatever is stored and asked, word for word, and every place can be read.
+//! `recall`: within its token limit for any content and query, unchanged texts, and every position can be read.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use loopstore::*;
 use loopstore_admin::inspect::{ExpandRequest, MessageOffset, expand};
 use proptest::prelude::*;
 
-/// A token for each character: texts of one size cost differently than by the default.
+/// Counts a token for each character, so that texts have other costs than by default.
 struct Characters;
 
 impl TokenCounter for Characters {
@@ -41,7 +41,7 @@ fn texts(message: &AgentMessage) -> String {
         .join("\n")
 }
 
-/// Reads the message that a part says it is from.
+/// Returns the message that a part names.
 fn original(store: &Store, part: &RecallPart) -> AgentMessage {
     let turn = part.turn.unwrap();
     let request = ExpandRequest {
@@ -105,7 +105,7 @@ proptest! {
         prop_assert_eq!(answer.tokens, store.database().counter().text_tokens(&text));
         prop_assert!(answer.tokens <= tokens, "{} of {}: {}", answer.tokens, tokens, text);
         let found = store.search(question).unwrap();
-        // Where no message has a phrase, its words are asked for.
+        // If no message contains a phrase, its words are searched for.
         if !(question.contains('"') && found.hits.is_empty()) {
             prop_assert_eq!(answer.parts.is_empty(), found.hits.is_empty());
         }
@@ -122,7 +122,7 @@ proptest! {
     }
 }
 
-/// A call that gave back a megabyte, with one line that matters.
+/// Returns a call with a result of a megabyte, of which one line matters.
 fn huge() -> Vec<Message> {
     let line = |n: usize| match n {
         9_000 => "listening on port 7071\n".to_owned(),
@@ -163,7 +163,7 @@ fn a_megabyte_is_cut_to_the_lines_that_answer() {
     );
     assert_eq!(said.lead.as_deref(), Some("prompt: Start it."));
     assert_eq!((&*said.text, said.cut), ("It listens on port 7071.", false));
-    // With all the room that there is, all of it.
+    // With enough room, the whole message.
     let whole = chat.recall("port", u64::MAX).unwrap();
     assert!(whole.parts.iter().all(|part| !part.cut) && whole.left_out.is_none());
 }
@@ -290,11 +290,14 @@ fn a_part_says_whether_the_context_holds_it() {
     chat.append((0..40).map(|n| Message::assistant(format!("{n} {}", "and on ".repeat(100)))))
         .unwrap();
     let request = CompactRequest {
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 0,
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
-        config: CompactionConfig {
-            keep_first_turns: 0,
-            ..CompactionConfig::default()
-        },
         ..CompactRequest::default()
     };
     chat.compact(&request).unwrap();
@@ -345,7 +348,7 @@ fn what_cannot_be_answered_is_refused() {
     assert!((10..100).contains(&needed), "{needed}");
     assert_eq!(ask(&store, "kite", needed).unwrap().parts.len(), 1);
     assert!(ask(&store, "kite", needed - 1).is_err());
-    // Of what was pasted the first words count.
+    // Of a long pasted query, the first words are searched for.
     let pasted = "kite ".repeat(100_000);
     assert_eq!(ask(&store, &pasted, 500).unwrap().parts.len(), 1);
     assert!(
@@ -354,7 +357,7 @@ fn what_cannot_be_answered_is_refused() {
     );
 }
 
-/// Counts a long text as more than its parts.
+/// Counts more tokens for a long text than for its parts.
 struct Square;
 
 impl TokenCounter for Square {

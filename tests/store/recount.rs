@@ -1,5 +1,5 @@
-//! Counting anew: every stored count follows, nothing else changes, and a recount that is cut off
-//! goes on where it stopped.
+//! Recounting: every stored count is updated, nothing else changes, and an interrupted recount continues where it
+//! stopped.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -26,7 +26,7 @@ fn heuristic() -> SqliteOptions {
     with(Arc::new(HeuristicTokenCounter))
 }
 
-/// Every column that holds a count, and everything else of the rows that hold one.
+/// Every column with a count, and the other columns of the same rows.
 const COUNTS: &str = "
     SELECT 'message', id, tokens FROM messages
     UNION ALL SELECT 'turn', id, tokens FROM turns

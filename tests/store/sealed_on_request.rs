@@ -1,4 +1,4 @@
-//! Compactions that a provider made on request, in the place of everything through one message.
+//! Compactions that a provider made on request, replacing everything up to one message.
 
 use loopstore::provider;
 use loopstore::*;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::conformance::sealed_runs::{chat, form};
 use crate::support::histories::Random;
 
-/// What a provider gives in the place of a conversation.
+/// Returns the provider's replacement of a conversation.
 fn given(own: SealingProvider) -> Vec<AgentMessage> {
     let items = match own {
         SealingProvider::OpenAi => json!([
@@ -52,7 +52,7 @@ fn sent(chat: &SessionHandle, own: SealingProvider) -> Value {
 
 #[test]
 fn what_was_said_meanwhile_follows_it_wherever_it_stands() {
-    // The answer of the turn at hand, another prompt, and both; nothing at all.
+    // The answer of the current turn, another prompt, both, and nothing at all.
     let meanwhile = [
         vec![],
         vec![Message::assistant("Late answer.")],
@@ -85,7 +85,7 @@ fn what_was_said_meanwhile_follows_it_wherever_it_stands() {
             assert!(chat.context().unwrap().faults.is_empty());
             assert!(sent(&chat, own).to_string().contains("sealed bytes"));
             is_sound(&store);
-            // For everybody else nothing changed.
+            // For all other providers nothing changed.
             let other = crate::support::conformance::sealed_runs::chat(&store, "s", None);
             assert_eq!(texts(&other), before);
             chat.undo().unwrap();
@@ -114,7 +114,7 @@ fn a_turn_that_goes_on_shows_only_what_came_after_the_message() {
     chat.record_compaction(own, &asked, given(own)).unwrap();
     let expected = ["The question that it keeps.", "(sealed)", "More.", "light"];
     assert_eq!(texts(&chat), expected);
-    // A later one stands for the first one too.
+    // A later one replaces the first one too.
     let asked = last(&chat);
     chat.append([Message::user("Next?")]).unwrap();
     chat.record_compaction(own, &asked, given(own)).unwrap();
@@ -151,9 +151,9 @@ fn what_stands_for_nothing_is_refused_and_changes_nothing() {
     assert!(refused(&hostile, given(own)).contains("DROP TABLE"));
     let beyond = EntryRef::new(asked.loop_id.as_str(), u32::MAX);
     assert!(refused(&beyond, given(own)).contains("taken back"));
-    // The first turn goes on behind its prompt, which alone nothing could stand for.
+    // The first turn continues after its prompt, which alone cannot be replaced.
     assert!(refused(&first, given(own)).contains("nothing was said"));
-    // Another branch does not hold it.
+    // Another branch does not contain the message.
     let branch = chat
         .fork_at(TurnRef::new(asked.loop_id.as_str(), 0))
         .unwrap();
@@ -173,7 +173,7 @@ fn redacting_what_it_was_made_of_takes_it_also_where_the_turn_is_shown_again() {
         let chat = chat(&store, "s", Some(own));
         chat.append([Message::user("Where?"), Message::assistant("Here.")])
             .unwrap();
-        // The first turn of its loop, which goes on behind the message.
+        // The first turn of its loop, which continues after the message.
         chat.append([Message::user(asked_text)]).unwrap();
         let asked = last(&chat);
         chat.append([Message::assistant(said_text)]).unwrap();
@@ -215,7 +215,7 @@ fn at_any_message_of_any_conversation_all_that_came_after_it_is_there() {
             continue;
         };
         let shown = texts(&chat);
-        // The first turn of a loop that goes on is shown whole.
+        // The first turn of a loop that continues is shown whole.
         let (place, _, turn) = &said[at];
         let goes_on = said.get(at + 1).is_some_and(|(next, _, next_turn)| {
             (&next.loop_id, next_turn) == (&place.loop_id, turn)

@@ -1,5 +1,5 @@
-//! A provider on HTTP that refuses sealed content as the real ones do, and an agent that goes on all the
-//! same: it repairs the session, or leaves out reasoning that nobody can read any more.
+//! A provider over HTTP that rejects opaque content as the real ones do, and an agent that continues all the same: it
+//! repairs the session, or leaves out reasoning that no provider can read any more.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,10 +16,10 @@ use crate::support::conformance::sealed_runs::{chat, compacted, conversation, fo
 use crate::support::events::{begins, ends, record_all, start, turn_end, turn_start};
 use crate::support::http_server::{HttpServer, ServedResponse, post};
 
-/// What sealed items carry.
+/// The types of opaque items.
 const SEALED: [&str; 4] = ["compaction", "reasoning", "thinking", "redacted_thinking"];
 
-/// A provider and the server that it answers on.
+/// A provider and its server.
 struct Hosted {
     provider: Arc<Mutex<StrictProvider>>,
     server: HttpServer,
@@ -41,7 +41,7 @@ impl Hosted {
         Self { provider, server }
     }
 
-    /// Notes the sealed items of an answer as its own.
+    /// Registers the opaque items of an answer as the provider's own.
     fn gave(&self, own: SealingProvider, answer: &Value) {
         let request = match own {
             SealingProvider::OpenAi => json!({ "input": answer }),
@@ -81,7 +81,7 @@ fn thought(own: SealingProvider) -> Value {
     }
 }
 
-/// Calls the model until it answers; returns the messages of the refusals on the way.
+/// Calls the model until it answers. Returns the messages of the rejections before.
 fn call(chat: &SessionHandle, own: SealingProvider, hosted: &Hosted) -> Vec<String> {
     let mut refusals = Vec::new();
     let mut drop_reasoning = false;
@@ -145,7 +145,7 @@ fn an_agent_goes_on_after_its_provider_forgot_a_compaction_and_the_reasoning() {
         );
         assert!(last.contains("Hour 0?"), "the originals go out: {last}");
 
-        // What is stored is as it was.
+        // The stored session is unchanged.
         let after = serde_json::to_string(&chat.load_whole().unwrap()).unwrap();
         assert!(after.contains("sealed bytes") && after.contains("bound bytes"));
         let messages = |session: &Session| session.loops[0].messages.clone();
@@ -248,7 +248,7 @@ fn a_recorded_session_goes_on_after_a_repair() {
             !request.contains("sealed bytes") && request.contains("Hour 0?"),
             "{request}"
         );
-        // It is still driven, and goes on.
+        // The loop still has its driver, and continues.
         record_all(&mut recorder, vec![turn_start("a", 2)]);
         let message = AgentMessage::from(Message::user("Hour 2?"));
         record_all(

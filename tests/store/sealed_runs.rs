@@ -1,4 +1,4 @@
-//! Compactions that only their provider can read: runs that count for that provider alone.
+//! Compactions that only their provider can read: runs that are active for that provider alone.
 
 use loopstore::context::FaultKind;
 use loopstore::model::*;
@@ -107,15 +107,15 @@ fn a_redacted_reasoning_item_goes_whole() {
     assert!(request.contains("Rain."));
 }
 
-/// A provider that refuses what the real ones refuse, with their typed errors.
+/// A provider that rejects what the real ones reject, with their typed errors.
 pub struct StrictProvider {
     pub own: SealingProvider,
-    /// The sealed items that it gave out and still knows.
+    /// The opaque items that it issued and still knows.
     pub known: Vec<String>,
 }
 
 impl StrictProvider {
-    /// Looks at a request.
+    /// Validates a request.
     pub fn answer(&self, request: &Value) -> Result<(), Value> {
         let items = items(self.own, request);
         let of_kind = |kinds: &[&str]| -> Vec<usize> {
@@ -157,7 +157,7 @@ impl StrictProvider {
     }
 }
 
-/// The items of a request, or the blocks of its messages.
+/// Returns the items of a request, or the blocks of its messages.
 pub fn items(own: SealingProvider, request: &Value) -> Vec<&Value> {
     match own {
         SealingProvider::OpenAi => request["input"].as_array().unwrap().iter().collect(),
@@ -201,7 +201,7 @@ fn a_provider_that_forgot_its_compaction_takes_the_session_again_after_a_repair(
             request().to_string().contains("Hour 0?"),
             "the originals went out"
         );
-        // The next compaction of the provider's counts again.
+        // The provider's next compaction is active again.
         say(&chat, own, &compacted(own, "new bytes"));
         chat.append([Message::user("Thanks.")]).unwrap();
         assert!(request().to_string().contains("new bytes"));
@@ -235,7 +235,7 @@ fn a_compaction_of_ours_after_the_providers_takes_its_place_for_everybody() {
     }
 }
 
-/// What happens in a conversation.
+/// An event in a conversation.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Prompt { has_secret: bool },
@@ -260,7 +260,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(one, 1..14)
 }
 
-/// Plays events of one provider's conversation; each sealed item names its number.
+/// Applies events of one provider's conversation; each opaque item contains its number.
 fn play(chat: &SessionHandle, own: SealingProvider, events: &[Event]) {
     for (nth, event) in events.iter().enumerate() {
         let said = |has_secret: bool| match has_secret {
@@ -292,7 +292,7 @@ fn play(chat: &SessionHandle, own: SealingProvider, events: &[Event]) {
                 say(chat, own, &answer);
             }
             Event::Compacts => say(chat, own, &compacted(own, &format!("sealed-{nth}"))),
-            // There may be nothing to turn over.
+            // There may be nothing to undo.
             Event::Undo => drop(chat.undo()),
             Event::Redo => drop(chat.redo()),
             Event::Compact => {
@@ -303,7 +303,7 @@ fn play(chat: &SessionHandle, own: SealingProvider, events: &[Event]) {
                         .keep_recent(KeepRecent::Turns(1))
                         .request()
                 };
-                // Nothing was said yet, perhaps.
+                // There may be no message yet.
                 drop(chat.compact(&request));
             }
         }
@@ -313,8 +313,8 @@ fn play(chat: &SessionHandle, own: SealingProvider, events: &[Event]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Wherever compactions, undos and a redaction fall: what is sealed goes to its provider only, an active
-    /// compaction stands first, and nothing sealed outlives what it was made from.
+    /// For any order of compactions, undos and a redaction: opaque content goes to its provider only, an active
+    /// compaction comes first, and no opaque content outlives its source.
     #[test]
     fn sealed_state_stays_whole_and_with_its_provider(events in events(), at in 0..2usize) {
         let own = SealingProvider::ALL[at];

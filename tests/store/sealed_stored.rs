@@ -1,4 +1,4 @@
-//! Compactions of providers on their way in and out, and when what is stored of them is not as it came.
+//! Imports and exports of providers' compactions, and damage of the stored compactions.
 
 use std::path::Path;
 
@@ -77,7 +77,7 @@ fn compaction(sealed: &str) -> Value {
     json!({"type": "compaction", "id": "cmp_1", "encrypted_content": sealed})
 }
 
-/// A rollout of Codex with these items; `compacted` is a record of its own.
+/// Returns a Codex rollout with these items; `compacted` is a record of its own.
 fn rollout(items: &[Value]) -> String {
     let record = |kind: &str, payload: &Value| {
         json!({"timestamp": "2026-01-01T00:00:00Z", "type": kind, "payload": payload}).to_string()
@@ -95,7 +95,7 @@ fn replaced(sealed: &str) -> Value {
         ask("Will it rain?"), {"type": "compaction", "encrypted_content": sealed}]}})
 }
 
-/// Files in each form that carries compactions, with their provider.
+/// Returns files in each form that contains compactions, with their provider.
 fn transcripts() -> Vec<(&'static str, SealingProvider, String)> {
     use SealingProvider::{Anthropic, OpenAi};
     let items = [
@@ -150,7 +150,7 @@ fn every_transcript_with_a_compaction_makes_a_run_and_comes_out_and_in_as_it_was
         assert_eq!(again.added_messages, 0, "{name}");
         assert_eq!(strategies(&store, id).len(), 1, "{name}");
 
-        // In the provider's form the compaction stands behind what it was made of.
+        // In the provider's form the compaction follows the messages that it was made from.
         let request = exported(&store, id, ExportForm::Request(form(own)));
         assert_eq!(
             request.matches("sealed bytes").count(),
@@ -170,7 +170,7 @@ fn every_transcript_with_a_compaction_makes_a_run_and_comes_out_and_in_as_it_was
             );
         }
 
-        // Lines of its own, and a copy: the same session, byte for byte.
+        // loopstore's own lines, and a copy: the same session, byte for byte.
         let lines = exported(&store, id, ExportForm::Lines);
         let back = SqliteStore::in_memory().unwrap();
         let report = import(&back, "lines.jsonl", &lines, false);
@@ -247,14 +247,14 @@ fn an_import_that_redacts_drops_what_was_sealed_over_a_secret() {
         assert_eq!(in_messages, !goes, "{whole}");
         assert_eq!(strategies(&store, id).is_empty(), goes);
         assert_sound(&store);
-        // Nothing of it comes back.
+        // Nothing of it is imported again.
         let again = import(&store, "rollout.jsonl", &rollout(&items), true);
         assert_eq!(again.added_messages, 0);
         assert_eq!(exported(&store, id, ExportForm::Lines), whole);
     }
 }
 
-/// Alters what a stored file says of the compaction, past all that guards it.
+/// Alters a stored compaction without regard to the guards.
 fn tamper(path: &Path, table: &str, column: &str) {
     let connection = keyed::raw(path).unwrap();
     let mut names = connection
@@ -317,7 +317,7 @@ fn a_compaction_that_no_run_tells_of_is_found_and_repaired() {
         .with_policy(Policy::new(100_000).provider(own));
     chat.append([Message::user("Will it rain?"), Message::assistant("Yes.")])
         .unwrap();
-    // Past the front door nobody writes the run.
+    // Without the front door nothing writes the run.
     let items = json!([compaction("sealed bytes"), say("Hail.")]);
     let messages = provider::read(Form::OpenAiResponses, &items).unwrap();
     let messages = messages.into_iter().map(Into::into).collect();

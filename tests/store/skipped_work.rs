@@ -1,9 +1,9 @@
-//! A backend takes the work of a transaction once. One that drops the work must not look like success.
+//! A backend runs the closure of a transaction exactly once. A backend that drops the closure must not report success.
 
 use loopstore::extend::{self as store, ReadWork, StoreResult, WriteWork, session};
 use loopstore::*;
 
-/// A store that commits without the work that it was given.
+/// A store that commits without running the closure.
 struct Skips<'a>(&'a SqliteStore);
 
 impl SessionStore for Skips<'_> {

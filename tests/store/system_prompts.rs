@@ -1,4 +1,4 @@
-//! The system prompt of a context, in trees of loops of which some hold system messages.
+//! The system prompt of a context, in trees of loops with and without system messages.
 
 use loopstore::compact::{CompactRequest, compact_session_loops};
 use loopstore::context::{BuildOptions, Context, build_context_from_session};
@@ -6,7 +6,7 @@ use loopstore::*;
 
 use crate::support::histories::{History, Random, answer, loop_id, user};
 
-/// What a loop holds, in the order in which it was appended.
+/// An item of a loop, in the order of the appends.
 #[derive(Clone, Debug)]
 enum Item {
     Turn,
@@ -36,7 +36,7 @@ fn turn(number: u32) -> Vec<AgentMessage> {
     vec![user(&text, number), answer(&text, &[], number)]
 }
 
-/// The prompt of a leaf is the newest of the loops that its chain holds, wherever the context begins.
+/// Checks that the prompt of a leaf is the newest on its chain, wherever the context begins.
 fn agree(store: &SqliteStore, id: &SessionId, chains: &[Vec<Item>]) {
     for (leaf, items) in chains.iter().enumerate() {
         let (found, expected) = (context(store, id, leaf).system, prompts(items));
@@ -64,7 +64,7 @@ fn a_prompt_is_the_newest_of_its_chain_in_any_tree() {
         let store = SqliteStore::in_memory().unwrap();
         let mut history = History::new(&store, "s");
         let id = SessionId::new("s").unwrap();
-        // Of each loop: all that its chain holds, and how much of that is its own.
+        // For each loop: all items on its chain, and the number of its own.
         let mut chains: Vec<Vec<Item>> = vec![Vec::new()];
         let mut own = vec![0];
         for step in 0..240 {
@@ -86,7 +86,7 @@ fn a_prompt_is_the_newest_of_its_chain_in_any_tree() {
                         items.iter().filter(is_turn).count()
                     };
                     let all = turns(&chains[at][own[at]..]);
-                    // Without a turn it goes on from the parent as it is.
+                    // A loop without a turn continues from its parent as a whole.
                     let kept = all.min(1 + random.below(all.max(1) as u64) as usize);
                     history.start_loop(Some(at), kept.checked_sub(1).map(|turn| turn as u32));
                     let mut items = chains[at].clone();
@@ -105,7 +105,7 @@ fn a_prompt_is_the_newest_of_its_chain_in_any_tree() {
             }
         }
         agree(&store, &id, &chains);
-        // With a summary of all loops before it a context begins with the leaf, its prompt does not.
+        // With a summary of all loops before it a context begins with the leaf, but its prompt does not.
         let leaf = chains.len() - 1;
         history.append(leaf, turn(1000));
         let request = CompactRequest {

@@ -1,4 +1,4 @@
-//! When messages were appended, and what the store makes of the times that it is given.
+//! The times of messages: the time of the append, and how given times are stored.
 
 use loopstore::*;
 use loopstore_verify::{ProblemKind, verify};

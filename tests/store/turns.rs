@@ -1,4 +1,4 @@
-//! Turns and loops that make themselves, against a slow and obvious rule; and what a handle keeps.
+//! Automatic turns and loops, compared with a slow and obvious rule; and the state that a handle keeps.
 
 use loopstore::extend as store;
 use loopstore::extend::session::NO_TURN;
@@ -6,13 +6,13 @@ use loopstore::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-/// What happens next in a conversation.
+/// The next step of a conversation.
 #[derive(Clone, Debug)]
 enum Step {
     User,
-    /// An answer with so many calls.
+    /// An answer with this number of calls.
     Answer(u8),
-    /// The result of one of the calls that have none, counted from the last.
+    /// The result of an open call, counted from the last.
     Result(u8),
     Note,
     End,
@@ -28,7 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A turn as the rule makes it.
+/// A turn according to the rule.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct RefTurn {
     texts: Vec<String>,
@@ -36,7 +36,7 @@ struct RefTurn {
     open: Vec<String>,
 }
 
-/// The loops of a conversation, as the rule makes them.
+/// The loops of a conversation according to the rule.
 #[derive(Default)]
 struct Reference {
     loops: Vec<Vec<RefTurn>>,
@@ -70,7 +70,7 @@ impl Reference {
         format!("message {}", self.said)
     }
 
-    /// Returns the message of a step, if there is one, and puts it where it belongs.
+    /// Applies a step, and returns its message, if it has one.
     fn take(&mut self, step: &Step) -> Option<AgentMessage> {
         match step {
             Step::End => {
@@ -94,7 +94,7 @@ impl Reference {
                     self.begin_loop();
                     self.begin_turn();
                 } else if none || answered {
-                    // Nobody waits for the calls any more.
+                    // The calls are no longer awaited.
                     self.begin_turn();
                 }
                 Message::user(&text)
@@ -132,7 +132,7 @@ impl Reference {
     }
 }
 
-/// Returns the texts of each turn of each loop, as the store has them.
+/// Returns the stored texts of each turn of each loop.
 fn stored(store: &Store, session: &str) -> Vec<Vec<Vec<String>>> {
     let mut loops: Vec<Vec<Vec<String>>> = Vec::new();
     store::read(store.database(), |read| {
@@ -160,7 +160,7 @@ fn stored(store: &Store, session: &str) -> Vec<Vec<Vec<String>>> {
     loops
 }
 
-/// Returns where each loop stands and what it holds, and which of them is the current one.
+/// Returns the state and content of each loop, and which of them is the current one.
 fn loops(store: &Store) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
     store::read(store.database(), |read| {
         let Some(owner) = read.session(&SessionId::new("s").unwrap())? else {
@@ -168,13 +168,13 @@ fn loops(store: &Store) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
         };
         let rows = read.loops(owner.key)?.into_iter().map(|row| {
             let progress = store::LoopProgress {
-                // It holds digests of random salts.
+                // The chain contains digests of random salts.
                 chain: [0; 32],
                 ..row.progress.clone()
             };
             let is_current = owner.current_loop == Some(row.key);
             let mut core = row.core;
-            // What was sealed stays so when a loop that had ended goes on.
+            // Sealed messages stay sealed when an ended loop is continued.
             core.totals.sealed_seq = 0;
             (core, row.ended_at.is_some(), progress, is_current)
         });
@@ -332,7 +332,7 @@ fn a_fork_has_its_own_line_and_does_not_move_the_other() {
         ["Monday", "Rain.", "Tuesday", "Rain.", "Thursday"]
     );
     assert_eq!(texts(&fork), ["Monday", "Rain.", "Wednesday", "Sun."]);
-    // Another handle takes the current loop; a clone follows the one that it was made of.
+    // Another handle uses the current loop; a clone uses the loop of its original.
     assert_eq!(leaf(&chat(&store)), "loop-4");
     let clone = session.clone();
     session
@@ -372,7 +372,7 @@ fn who_numbers_turns_keeps_the_numbers() {
         .unwrap();
     let turns = stored(&store, "s");
     assert_eq!(turns, [[vec!["a", "b"], vec!["c"]]]);
-    // One without a number joins; one that counts in another loop counts as without.
+    // A message without a turn number joins; one with a number of another loop counts as without.
     let done = session.append([Message::assistant("d")]).unwrap();
     assert_eq!(done.turns, 1..2);
     let other = AgentMessage::from(Message::assistant("e")).in_turn(TurnId::new("elsewhere", 7));
@@ -457,7 +457,7 @@ fn a_sub_agent_and_its_caller_note_each_other() {
     child
         .append([Message::user("What is it?"), Message::assistant("That.")])
         .unwrap();
-    // After a restart it goes on.
+    // The loop is continued after a restart.
     let child = chat(&store).child("c1", "helper").unwrap();
     assert_eq!(child.context().unwrap().messages.len(), 2);
     session

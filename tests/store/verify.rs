@@ -1,4 +1,4 @@
-//! A store that was tampered with says so, and one that was not says that it is whole.
+//! `verify` reports tampering with a store, and reports nothing otherwise.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,8 +40,8 @@ fn random_histories_verify_clean() {
     assert!(committed > 50, "{committed} runs: the test tests nothing");
 }
 
-/// A file with two sessions: forks, a late result, a result of a call in the loop before, images,
-/// notes, blocks of two runs, an undo and a redo.
+/// A file with two sessions: forks, a late result, a result of a call in the loop before, images, notes, blocks of two
+/// runs, an undo and a redo.
 struct Stage {
     folder: tempfile::TempDir,
     file: PathBuf,
@@ -65,7 +65,7 @@ impl Stage {
         let report = verify(&store).unwrap();
         assert!(report.ok, "{:#?}", report.problems);
         drop(store);
-        // No text stands in a place that nothing reads.
+        // Without unused pages, which could contain texts that nothing reads.
         let connection = keyed::raw(&file).unwrap();
         connection.execute_batch("VACUUM").unwrap();
         Self { folder, file }
@@ -78,7 +78,7 @@ impl Stage {
         copy
     }
 
-    /// Does `sql` to a copy that nothing defends, and verifies it.
+    /// Runs `sql` on an unguarded copy, and verifies the copy.
     fn after(&self, sql: &str) -> VerifyReport {
         let copy = self.copy("damaged.db");
         tamper(&copy, sql);
@@ -134,7 +134,7 @@ fn tell(store: &SqliteStore, session: &str) {
     history.append(2, vec![user(&long("a fork"), 0), answer("yes", &[], 0)]);
 }
 
-/// A session with pins, one of them taken back, a quote in a block and two in a rollup.
+/// Records a session with pins, one of them removed, a quote in a block and two in a rollup.
 fn tell_pinned(store: &SqliteStore, session: &str) {
     let mut history = History::new(store, session);
     for at in 0..5 {
@@ -165,7 +165,7 @@ fn tell_pinned(store: &SqliteStore, session: &str) {
     );
 }
 
-/// Runs `sql` while the triggers are away and the checks off.
+/// Runs `sql` without triggers and checks.
 fn tamper(file: &Path, sql: &str) {
     let connection = keyed::raw(file).unwrap();
     connection
@@ -198,7 +198,7 @@ fn has(report: &VerifyReport, kind: Kind, place: &str) -> bool {
     report.problems.iter().any(fits)
 }
 
-/// Each damage, the kind of the problem that must be found, and its place.
+/// Each damage, with the kind and the place of the problem that must be found.
 #[rustfmt::skip]
 const DAMAGES: &[(&str, Kind, &str)] = &[
     // Loop 1 of session s has key 1; a message's id is (loop << 32) | sequence.
@@ -294,7 +294,7 @@ const DAMAGES: &[(&str, Kind, &str)] = &[
     ("UPDATE flips SET kind = 'redo' WHERE key = 1", Kind::Digest, "session s, flip 1"),
     ("UPDATE flips SET run = 3 WHERE key = 1", Kind::Run, "session s, flip 1"),
     ("UPDATE flips SET tick = 1 WHERE key = 1", Kind::Tick, "session s, flip 1"),
-    // Session p has pins 1 to 5, the last of which takes the fourth back; quotes stand in the rollup on loop-1 and in
+    // Session p has pins 1 to 5, the last of which removes the fourth; there are quotes in the rollup on loop-1 and in
     // the block on loop-3.
     ("UPDATE pins SET seq = seq + 1 WHERE key = 1", Kind::Digest, "session p, pin 1"),
     ("UPDATE pins SET seq = 4294967295 WHERE key = 1", Kind::Digest, "session p, pin 1"),
@@ -390,7 +390,7 @@ fn each_damage_is_found_where_it_is() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// Rows of the two sessions are lost, never whole sessions, and the new database is whole.
+/// Rows of the two sessions are lost, never whole sessions, and the new database is valid.
 #[test]
 fn each_damage_is_salvaged_around() {
     let stage = Stage::new();
@@ -493,7 +493,7 @@ fn a_build_that_checks_refuses_a_message_that_was_changed() {
         &copy,
         "UPDATE messages SET body = replace(body, 'sentence', 'sentance') WHERE id = (1 << 32) | 2",
     );
-    // Reading alone does not tell.
+    // Reading alone does not detect it.
     let changed = serde_json::to_string(&build(false).unwrap().messages).unwrap();
     assert_ne!(whole, changed);
     let refused = build(true).unwrap_err().to_string();
@@ -541,7 +541,7 @@ fn a_build_that_checks_refuses_a_quote_of_a_message_that_was_changed() {
     }
 }
 
-/// Whatever was done to pins and quotes: an answer or an error, and no panic.
+/// For any damage to pins and quotes: an answer or an error, and no panic.
 #[test]
 fn nothing_that_reads_pins_panics_on_damage() {
     let stage = Stage::new();
@@ -632,7 +632,7 @@ fn a_flipped_bit_in_a_text_is_always_found() {
     let stage = Stage::new();
     let whole = std::fs::read(&stage.file).unwrap();
     let needle = LONG.as_bytes();
-    // An inner page of a tree (type 5) holds no text but may have been a leaf once.
+    // An inner page of a tree (type 5) contains no text, but may have been a leaf before.
     let page = keyed::page_bytes();
     let is_leaf = |at: usize| whole[at / page * page] != 5;
     let places: Vec<usize> = (0..whole.len() - needle.len())
@@ -652,7 +652,7 @@ fn a_flipped_bit_in_a_text_is_always_found() {
     }
 }
 
-/// Everything that the store answers: the contexts of all loops now, and the messages.
+/// Returns all answers of the store: the current contexts of all loops, and the messages.
 fn answers(store: &SqliteStore) -> Result<BTreeSet<String>, String> {
     let mut answers = BTreeSet::new();
     for session in ["s", "t"] {
@@ -698,7 +698,7 @@ fn a_bit_flipped_anywhere_is_never_a_silent_wrong_answer() {
     for seed in 0..flips {
         let mut random = Random::new(seed);
         let mut bytes = whole.clone();
-        // Half of the file is empty, and a zero there is nothing that is stored.
+        // Half of the file is empty, and a zero there is not stored content.
         let at = (0..)
             .map(|_| random.below(whole.len() as u64) as usize)
             .find(|at| whole[*at] != 0)
@@ -766,7 +766,7 @@ fn a_manifest_whose_context_is_another_now_is_damage() {
     for sql in whole {
         assert_eq!(kinds(sql), BTreeSet::from([Kind::Digest]), "{sql}");
     }
-    // What was active at that moment is no longer what it was.
+    // The blocks that were active at that tick have changed.
     let found = kinds("DELETE FROM flips WHERE kind = 'redo'");
     assert!(found.contains(&Kind::Manifest), "{found:?}");
     assert!(kinds("UPDATE manifests SET parts = 'x'").contains(&Kind::Unreadable));

@@ -1,6 +1,5 @@
-// What a call from Node costs above the same call in Rust: `npm run bench`, after
-// `cargo build --release -p loopstore-bindings --example calls`. With `--check` it fails where a call costs more
-// than it may.
+// Measures the cost of a call from Node above the same call in Rust: `npm run bench`, after `cargo build --release -p
+// loopstore-bindings --example calls`. With `--check` it fails if a call costs more than it may.
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -43,7 +42,7 @@ async function node(path) {
   return { exists, context, append };
 }
 
-// Each in its turn, so that what else the machine does falls on both.
+// The calls alternate, so that other load of the machine affects both.
 const [ours, rust] = [[], []];
 for (let turn = 0; turn < 3; turn++) {
   ours.push(await node(join(folder, `node-${turn}.db`)));

@@ -1,6 +1,5 @@
-// What a `put` of LangGraph.js costs beside its own saver for SQLite, in one run: time of the processor, without
-// waiting for the disk, for which both wait once. Before:
-// `npm install --no-save @langchain/langgraph-checkpoint-sqlite@1.0.4`.
+// Measures a `put` of LangGraph.js compared with its own saver for SQLite, in one run: processor time, without the
+// syncs, of which both have one. Before: `npm install --no-save @langchain/langgraph-checkpoint-sqlite@1.0.4`.
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,7 +13,7 @@ import { LoopstoreSaver } from "loopstore/langgraph";
 const TURNS = [10, 100, 200, 500];
 const text = "x".repeat(1000);
 
-/** Puts the state after each turn, and returns the milliseconds of the puts after these turns, around each. */
+/** Puts the state after each turn, and returns the milliseconds of the puts around each of these turns. */
 async function measured(saver) {
   const messages = [];
   let config = { configurable: { thread_id: "t", checkpoint_ns: "" } };

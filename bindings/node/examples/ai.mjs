@@ -1,4 +1,4 @@
-// A chat of the Vercel AI SDK that loopstore keeps. The model here is a stand-in.
+// A chat of the Vercel AI SDK that loopstore keeps. The model is a mock.
 import { convertToModelMessages, generateText } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { Store } from "loopstore";

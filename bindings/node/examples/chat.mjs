@@ -1,7 +1,7 @@
-// A chat that outlives its process: run it twice, and it goes on. The model here is a stand-in.
+// A chat that outlives its process: a second run continues it. The model is a mock.
 import { Store } from "loopstore";
 
-/** Answers as `client.chat.completions.create({ model, ...request })` would. */
+/** Returns an answer as `client.chat.completions.create({ model, ...request })` does. */
 function model(request) {
   const count = Math.floor(request.messages.length / 2) + 1;
   return { role: "assistant", content: `You have said ${count} things.` };

@@ -1,4 +1,4 @@
-// The Claude Agent SDK's sessions in loopstore. The entries here stand for what the SDK mirrors.
+// The Claude Agent SDK's sessions in loopstore. The entries are examples of those that the SDK mirrors.
 import { listSessions } from "@anthropic-ai/claude-agent-sdk";
 import { Store } from "loopstore";
 import { LoopstoreSessionStore } from "loopstore/claude";

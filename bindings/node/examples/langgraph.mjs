@@ -1,10 +1,10 @@
-// A LangGraph.js agent whose threads are sessions: run it twice, and it goes on. The model is a stand-in.
+// A LangGraph.js agent whose threads are sessions: a second run continues them. The model is a mock.
 import { AIMessage, HumanMessage } from "@langchain/core/messages";
 import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { Store } from "loopstore";
 import { LoopstoreSaver } from "loopstore/langgraph";
 
-/** Answers as `{ messages: [await llm.invoke(messages)] }` would. */
+/** Returns an answer as `{ messages: [await llm.invoke(messages)] }` does. */
 function model({ messages }) {
   const said = messages.filter((message) => message.getType() === "human");
   return { messages: [new AIMessage(`You have said ${said.length} things.`)] };

@@ -1,6 +1,6 @@
-// Builds the package: the native part by cargo, and `dist` by the TypeScript compiler.
-// Options: `--debug` for a quick build, `--types` to leave the native part as it is; the rest goes to cargo,
-// say `--features postgres,sqlcipher`, or `--profile dist` as for a release.
+// Builds the package: the native part with cargo, and `dist` with the TypeScript compiler.
+// Options: `--debug` for a quick build, `--types` to skip the native part; other options are passed to cargo, such as
+// `--features postgres,sqlcipher`, or `--profile dist` as for a release.
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,10 +20,10 @@ function run(program, args, options = {}) {
   return done.stdout;
 }
 
-/** Builds the native part, and writes down the types that its Rust has. */
+/** Builds the native part, and writes the types of its Rust code. */
 function native() {
   const noted = mkdtempSync(join(tmpdir(), "loopstore-types-"));
-  // What is up to date tells no types.
+  // The macros record no types in a build that is up to date.
   utimesSync(join(root, "src", "lib.rs"), new Date(), new Date());
   const mode = given.includes("--debug") || given.includes("--profile") ? [] : ["--release"];
   const args = ["build", "--package", "loopstore-node", "--locked", "--message-format=json-render-diagnostics"];
@@ -41,7 +41,7 @@ function native() {
   const isMusl = platform === "linux" && !process.report.getReport().header.glibcVersionRuntime;
   const kind = { linux: isMusl ? "-musl" : "-gnu", win32: "-msvc" }[platform] ?? "";
   const path = join(root, `loopstore.${platform}-${arch}${kind}.node`);
-  // A program that has the old one open keeps it.
+  // A program that has the old file open keeps it.
   rmSync(path, { force: true });
   cpSync(library, path);
 }
@@ -56,13 +56,13 @@ for (const name of ["native.js", "native.d.ts"]) {
   cpSync(join(root, "ts", "core", name), join(dist, "core", name));
 }
 tsc("tsconfig.json");
-// The core is one module, whoever asks: its classes are the same for `import` and `require`.
+// `import` and `require` share one core module, so that its classes are the same for both.
 for (const name of ["index", "internal"]) {
   const text = `export * from "./core/${name}.js";\n`;
   writeFileSync(join(dist, `${name}.mjs`), text);
   writeFileSync(join(dist, `${name}.d.mts`), text);
 }
-// A folder whose modules are of another kind is a package of its own, with its own way to the core.
+// A folder with modules of another kind is a package of its own, with its own path to the core.
 const esm = join(dist, "esm");
 mkdirSync(esm, { recursive: true });
 const scope = { type: "module", imports: { "#core": { types: "./core.d.mts", default: "./core.mjs" } } };

@@ -1,4 +1,4 @@
-// Runs the tests: the types, the test programs of `tests`, and LangGraph's own checks of its savers.
+// Runs the tests: the types, the test programs of `tests`, and LangGraph's own tests of savers.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -8,7 +8,7 @@ export type GivenJson = string | Uint8Array
 
 const indented = (text) => text.replace(/^(?=.)/gm, "  ");
 
-/** Returns the declarations of a module, of the lines of JSON that were noted. */
+/** Returns the declarations of a module, from the recorded lines of JSON. */
 export function declarations(lines) {
   const classes = new Map();
   const out = [];

@@ -39,8 +39,8 @@ impl NativeCheckpoints {
         }
     }
 
-    /// Stores a checkpoint. Instead of an error the answer may ask for another call: `missing` names
-    /// channels whose values are needed, `stale` the thread that was deleted since the caller read it.
+    /// Stores a checkpoint. Instead of an error the result may request another call: `missing` lists channels
+    /// whose values are needed, `stale` names a thread that was deleted since the caller read it.
     #[napi(ts_return_type = "Promise<string>")]
     pub fn put(&self, thread: String, checkpoint: GivenJson) -> Promised<String> {
         let checkpoint = bytes(checkpoint);
@@ -50,7 +50,7 @@ impl NativeCheckpoints {
         })
     }
 
-    /// Stores what a task wrote; answers as `put` does.
+    /// Stores the writes of a task; the result is that of `put`.
     #[napi(ts_return_type = "Promise<string>")]
     pub fn put_writes(&self, thread: String, writes: GivenJson) -> Promised<String> {
         let writes = bytes(writes);

@@ -1,6 +1,6 @@
 //! The native part of the Node package `loopstore`.
 //!
-//! It holds handles and moves JSON; the public classes, options and objects are TypeScript in `ts`. Each
+//! It contains handles and passes JSON; the public classes, options and objects are TypeScript in `ts`. Each
 //! call runs on a worker thread, and a panic in it becomes an error: `work.rs`.
 
 // First: the other modules refer to the JavaScript names of its classes.

@@ -515,5 +515,5 @@ fn build(
     messages::write(form, &context)
 }
 
-// Behind the class: its macro must have seen the class before further methods of it.
+// After the class: its macro must be expanded before further methods of it.
 mod items;

@@ -10,7 +10,7 @@ import { fill, openai, own, place, run, user } from "./support.mjs";
 
 const { InvalidInputError, LoopstoreError, Session, Store } = loopstore;
 
-/** Checks that a call is refused with this class, its code, and a message that says something. */
+/** Checks that a call fails with this class, its code, and a message. */
 async function refused(call, kind) {
   await assert.rejects(async () => await call(), (error) => {
     assert.ok(error instanceof kind, `${error?.constructor?.name}: ${error?.message}`);
@@ -325,7 +325,7 @@ test("handles that nobody holds any more are let go", async () => {
     await store.close();`;
   const { code, out, err } = await run(program, [], { env: { ...process.env, NODE_OPTIONS: "--expose-gc" } });
   assert.equal(code, 0, err);
-  // A handle has more than 200 bytes: what was kept would show.
+  // A handle has more than 200 bytes: a leak of handles would show.
   assert.ok(JSON.parse(out).grown < Math.max(16 << 20, calls * 40), out);
 });
 

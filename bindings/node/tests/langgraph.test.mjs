@@ -17,7 +17,7 @@ async function saver(t, options) {
 
 const thread = (id = "t") => ({ configurable: { thread_id: id } });
 
-/** A graph that answers with how many messages it sees. */
+/** Returns a graph that answers with the number of messages that it sees. */
 function chat(checkpointer) {
   return new StateGraph(MessagesAnnotation)
     .addNode("model", ({ messages }) => ({ messages: [new AIMessage(`I see ${messages.length} messages.`)] }))
@@ -62,7 +62,7 @@ const MESSAGES = [
   new RemoveMessage({ id: "h9" }),
 ];
 
-/** What LangGraph's own saver gives back of a value. */
+/** Returns the result of LangGraph's own saver for a value. */
 async function theirs(values) {
   const memory = new MemorySaver();
   const config = await memory.put(thread(), { ...emptyCheckpoint(), channel_values: values }, {}, {});
@@ -167,7 +167,7 @@ test("a copy of the first checkpoint has its input, which runs once more", async
 test("a thread of LangGraph for Python is refused, and its messages and search are shared", async (t) => {
   const path = place(t);
   const store = await own(t, Store.open(path));
-  // What LangGraph for Python stores, by the names that it gives to its appends.
+  // An append of LangGraph for Python, with the key that it has there.
   const key = "lg-py/c//1f0e8d3e-c6e6-66f2-85d9-60ece7bc0f2a/0000";
   const chatOf = store.session("python");
   await chatOf.append({ role: "user", content: "said in Python" }, openai);

@@ -1,4 +1,4 @@
-// LangGraph's own checks of its savers, all of them.
+// LangGraph's own tests of savers, all of them.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,5 +1,5 @@
-// Python, Node and the command line on one database at once: run by `.ci/run`, with a Python that has the package
-// in LOOPSTORE_PYTHON.
+// Python, Node and the command line on one database at once: run by `.ci/run`, with a Python that has the package in
+// LOOPSTORE_PYTHON.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { join } from "node:path";
@@ -15,10 +15,10 @@ const python = process.env.LOOPSTORE_PYTHON;
 const command = join(root, "dist", "core", "command.js");
 const COUNT = 25;
 
-/** Runs a program of Python with arguments, and gives what it printed. */
+/** Runs a Python program with arguments, and returns its output. */
 const py = (program, ...args) => execFileSync(python, ["-c", program, ...args], { encoding: "utf8" });
 
-/** Runs a program, which has to end well. */
+/** Runs a program, which must succeed. */
 async function ended(program, args, input) {
   const child = spawn(program, args, { cwd: root, stdio: ["pipe", "pipe", "inherit"] });
   child.stdin.end(input ?? "");

@@ -9,7 +9,7 @@ import { openai, own, place, root, run, user } from "./support.mjs";
 
 const command = join(root, "dist", "core", "command.js");
 
-/** Runs the command line that comes with the package. */
+/** Runs the command line of the package. */
 function cli(...args) {
   const done = spawnSync(process.execPath, [command, ...args], { encoding: "utf8" });
   assert.equal(done.status, 0, done.stderr);

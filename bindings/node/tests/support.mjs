@@ -1,4 +1,4 @@
-// What the tests share.
+// Helpers of the tests.
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,14 +7,14 @@ import { fileURLToPath } from "node:url";
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** Makes a folder that goes with the test, and returns the path of a file in it. */
+/** Creates a folder that is removed with the test, and returns the path of a file in it. */
 export function place(t, name = "agent.db") {
   const folder = mkdtempSync(join(tmpdir(), "loopstore-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   return join(folder, name);
 }
 
-/** Waits for a store, which is closed with the test. */
+/** Opens a store that is closed with the test. */
 export async function own(t, opening) {
   const store = await opening;
   t.after(() => store.close());
@@ -25,7 +25,7 @@ export const user = (content) => ({ role: "user", content });
 export const assistant = (content) => ({ role: "assistant", content });
 export const openai = { format: "openai" };
 
-/** Appends so many turns with outputs of tools, which a compaction makes shorter. */
+/** Appends this number of turns with outputs of tools, which a compaction shortens. */
 export async function fill(session, turns = 12) {
   for (let turn = 0; turn < turns; turn++) {
     const id = `call-${turn}`;
@@ -42,7 +42,7 @@ export async function fill(session, turns = 12) {
   }
 }
 
-/** Runs a program of Node, given as text, and returns what it printed and its exit code. */
+/** Runs a Node program, given as text, and returns its output and its exit code. */
 export function run(program, args = [], options = {}) {
   const child = spawn(process.execPath, ["--input-type=module", "--eval", program, "--", ...args], {
     cwd: root,

@@ -1,5 +1,5 @@
-// better-sqlite3 beside open stores: another copy of SQLite in the same process. `LOOPSTORE_TWO_COPIES=2000` plays
-// so many random histories, `LOOPSTORE_SEED=17` one.
+// better-sqlite3 on the databases of open stores: another copy of SQLite in the same process.
+// `LOOPSTORE_TWO_COPIES=2000` plays that number of random histories, `LOOPSTORE_SEED=17` one.
 import assert from "node:assert/strict";
 import { copyFileSync, existsSync, rmSync } from "node:fs";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ const count = Number(process.env.LOOPSTORE_TWO_COPIES ?? 40);
 const only = process.env.LOOPSTORE_SEED;
 const seeds = only === undefined ? Array.from({ length: count }, (_, seed) => seed) : [Number(only)];
 
-/** Returns a function that gives the same numbers for the same seed (mulberry32). */
+/** Returns a generator of the same numbers for the same seed (mulberry32). */
 function randoms(seed) {
   let state = seed >>> 0;
   return (below) => {
@@ -33,7 +33,7 @@ async function template(t) {
   return path;
 }
 
-/** Plays a history, and returns what was acknowledged. */
+/** Plays a history, and returns the acknowledged rows. */
 async function play(path, seed) {
   const random = randoms(seed);
   const stores = new Array(2 + (seed % 3)).fill(null);

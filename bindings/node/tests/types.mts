@@ -1,4 +1,4 @@
-// What TypeScript has to accept, and to refuse: checked by `tsc --strict`, and by being run.
+// Code that TypeScript must accept, and code that it must reject: checked by `tsc --strict`, and by being run.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -60,7 +60,7 @@ test("a program in TypeScript compiles, and does what its types say", async () =
   }
 });
 
-/** What must not compile: each line is refused, or the check fails. */
+/** Lines that must not compile: each is rejected, or the check fails. */
 export async function refused(store: Store, chat: Session): Promise<void> {
   // @ts-expect-error: a path is no number.
   await Store.open(5);
@@ -70,7 +70,7 @@ export async function refused(store: Store, chat: Session): Promise<void> {
   await chat.append([], { format: "gemini" });
   // @ts-expect-error: messages are no number.
   await chat.append(5);
-  // @ts-expect-error: a moment is one of three.
+  // @ts-expect-error: a point in time is one of three.
   await chat.asOf({ loopId: "loop-1" });
   // @ts-expect-error: a context in the form of Responses has no messages.
   (await chat.context({ format: "responses" })).messages;

@@ -1,9 +1,9 @@
-"""ADK's events: an append beside ADK's own `DatabaseSessionService` on SQLite, in one run.
+"""ADK's events: an append compared with ADK's own `DatabaseSessionService` on SQLite, in one run.
 
     python bench/adk_sessions.py [--turns 10 100 1000] [--bytes 1000] [--folder DIR] [--durability full|normal]
 
-A turn is a question, a call, its result and an answer. Each service appends to its own session, which holds so
-many turns already; both wait for the disk in the same way: with `full` at each commit, with `normal` at none.
+A turn is a question, a call, its result and an answer. Each service appends to its own session, which already
+has the given number of turns; both sync in the same way: with `full` at each commit, with `normal` at none.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def turn(number: int, size: int) -> list[Event]:
 
 
 async def append(service: BaseSessionService, session: Session, events: list[Event]) -> float:
-    """Append events, and return the seconds that one took."""
+    """Append events, and return the seconds per event."""
     begun = time.perf_counter()
     for each in events:
         await service.append_event(session, each)
@@ -57,7 +57,7 @@ async def append(service: BaseSessionService, session: Session, events: list[Eve
 
 
 async def measure(folder: Path, args: argparse.Namespace) -> None:
-    """Append turns to both, and say what an event took at each number of turns."""
+    """Append turns to both, and print the time per event at each number of turns."""
     theirs = DatabaseSessionService(f"sqlite+aiosqlite:///{folder / 'adk.db'}")
     level = args.durability.upper()
 
@@ -86,7 +86,7 @@ async def measure(folder: Path, args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--turns", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--bytes", type=int, default=1000)

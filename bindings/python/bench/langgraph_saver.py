@@ -1,10 +1,10 @@
-"""LangGraph's checkpoints: a put beside `SqliteSaver`, in one run, and the size of the databases.
+"""LangGraph's checkpoints: a put compared with `SqliteSaver`, in one run, and the size of the databases.
 
     python bench/langgraph_saver.py [--turns 500] [--bytes 1000] [--folder DIR] [--durability full|normal]
 
-A turn is a question and an answer of so many bytes each. "put" stores a checkpoint a turn with the list as it
-has grown; "graph" lets a real graph take the turns, which stores about three. Both savers wait for the disk
-in the same way: with `full` at each commit, with `normal` at none.
+A turn is a question and an answer of the given size. "put" stores a checkpoint per turn with the list so far;
+"graph" runs a real graph, which stores about three per turn. Both savers sync in the same way: with `full` at
+each commit, with `normal` at none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def text(size: int) -> str:
 
 
 def open_both(folder: Path, name: str, durability: Any) -> tuple[Store, dict[str, Any], Any]:
-    """Open a store and a database of SQLite, with a saver on each."""
+    """Open a store and a database of SQLite, each with a saver."""
     connection = sqlite3.connect(folder / f"{name}-sqlite.db", check_same_thread=False)
     theirs = SqliteSaver(connection)
     theirs.setup()
@@ -50,7 +50,7 @@ def open_both(folder: Path, name: str, durability: Any) -> tuple[Store, dict[str
 
 
 def sizes(folder: Path, name: str, said: int) -> str:
-    """Say how large the databases are."""
+    """Print the sizes of the databases."""
     told = []
     for which in ("loopstore", "sqlite"):
         size = sum(each.stat().st_size for each in folder.glob(f"{name}-{which}.db*"))
@@ -59,7 +59,7 @@ def sizes(folder: Path, name: str, said: int) -> str:
 
 
 def puts(folder: Path, args: argparse.Namespace) -> None:
-    """Put a checkpoint a turn."""
+    """Put a checkpoint per turn."""
     store, savers, connection = open_both(folder, "put", args.durability)
     at: dict[str, Any] = {}
     versions: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def puts(folder: Path, args: argparse.Namespace) -> None:
 
 
 def graphs(folder: Path, args: argparse.Namespace) -> None:
-    """Let a graph take the turns."""
+    """Run the turns in a graph."""
     store, savers, connection = open_both(folder, "graph", args.durability)
     said = 0
     times: dict[str, list[float]] = {name: [] for name in savers}

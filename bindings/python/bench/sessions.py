@@ -1,5 +1,5 @@
-"""Time per call, side by side in one run: the OpenAI Agents SDK's own SQLite session and ours; and what a
-call from Python costs beside the native part.
+"""Time per call in one run: the OpenAI Agents SDK's own SQLite session and loopstore's; and the
+cost of a call from Python above the native part.
 
     python bench/sessions.py [TURNS...]
 """
@@ -25,7 +25,7 @@ ROUNDS = 40
 
 
 def turn(number: int) -> list[Any]:
-    """The items of a turn with a tool."""
+    """Return the items of a turn with a tool."""
     text = f"It will rain from noon on in place {number}. " * 10
     return [
         {"role": "user", "content": f"Will it rain in place {number}?"},
@@ -37,7 +37,8 @@ def turn(number: int) -> list[Any]:
 
 
 async def medians(calls: dict[str, Callable[[int], Awaitable[object]]]) -> dict[str, float]:
-    """Return the median of each call in microseconds; they take turns, so that both meet the same machine."""
+    """Return the median of each call in microseconds; the calls alternate, so that both run under the same load.
+    """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(ROUNDS):
         for name, call in calls.items():
@@ -48,7 +49,7 @@ async def medians(calls: dict[str, Callable[[int], Awaitable[object]]]) -> dict[
 
 
 async def sessions(folder: Path, turns: int) -> None:
-    """Compare both sessions once they hold so many turns."""
+    """Compare both sessions at each number of turns."""
     theirs = SQLiteSession("s", folder / f"theirs-{turns}.db")
     ours = LoopstoreSession("s", folder / f"ours-{turns}.db")
     for number in range(turns):
@@ -74,7 +75,8 @@ async def sessions(folder: Path, turns: int) -> None:
 
 
 def overhead() -> None:
-    """Say what Python adds to a call: dictionaries instead of bytes, and the way into the native part."""
+    """Print the cost that Python adds to a call: dictionaries instead of bytes, and the call of the native part.
+    """
     store = Store.in_memory()
     chat = store.session("weather")
     message = {"role": "user", "content": [{"type": "text", "text": "Will it rain?"}]}

@@ -1,4 +1,4 @@
-"""Google's ADK with sessions that loopstore keeps. The agent here asks no model."""
+"""Google's ADK with sessions that loopstore keeps. The agent calls no model."""
 
 import asyncio
 import sys

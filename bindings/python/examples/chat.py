@@ -1,4 +1,4 @@
-"""A chat that outlives its process: run it twice, and it goes on. The model here is a stand-in."""
+"""A chat that outlives its process: a second run continues it. The model is a mock."""
 
 import sys
 
@@ -6,7 +6,7 @@ import loopstore
 
 
 def model(request: dict[str, object]) -> dict[str, object]:
-    """Answer as `client.chat.completions.create(**request, model=...)` would."""
+    """Return an answer as `client.chat.completions.create(**request, model=...)` does."""
     count = len(request["messages"])  # type: ignore[arg-type]
     return {"role": "assistant", "content": f"You have said {count // 2 + 1} things."}
 

@@ -1,4 +1,4 @@
-"""A LangGraph agent whose threads are sessions: run it twice, and it goes on. The model is a stand-in."""
+"""A LangGraph agent whose threads are sessions: a second run continues them. The model is a mock."""
 
 import sys
 from typing import Any
@@ -11,7 +11,7 @@ from loopstore.langgraph import LoopstoreSaver
 
 
 def model(state: MessagesState) -> dict[str, Any]:
-    """Answer as `llm.invoke(state["messages"])` would."""
+    """Return an answer as `llm.invoke(state["messages"])` does."""
     said = [message for message in state["messages"] if message.type == "human"]
     return {"messages": [AIMessage(f"You have said {len(said)} things.")]}
 

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK with a session that loopstore keeps. The model here is a stand-in."""
+"""The OpenAI Agents SDK with a session that loopstore keeps. The model is a mock."""
 
 import asyncio
 import sys

@@ -34,8 +34,8 @@ impl PyCheckpoints {
         }
     }
 
-    /// Stores a checkpoint. Instead of an error the answer may ask for another call: `missing` names
-    /// channels whose values are needed, `stale` the thread that was deleted since the caller read it.
+    /// Stores a checkpoint. Instead of an error the result may request another call: `missing` lists channels
+    /// whose values are needed, `stale` names a thread that was deleted since the caller read it.
     fn put<'py>(
         &self,
         py: Python<'py>,
@@ -49,7 +49,7 @@ impl PyCheckpoints {
         Ok(PyBytes::new(py, &json))
     }
 
-    /// Stores the writes of a task; answers as `put` does.
+    /// Stores the writes of a task; the result is that of `put`.
     fn put_writes<'py>(
         &self,
         py: Python<'py>,

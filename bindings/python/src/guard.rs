@@ -22,10 +22,11 @@ pub fn call<T: Send>(
     .map_err(|failure| raise(failure, py))
 }
 
-/// The number of running calls in this process, and a flag that it is about to be forked.
+/// The number of running calls in this process, and a flag for a fork that is about to happen.
 ///
-/// A mutex that another thread holds at the moment of a fork stays locked in the child for good, those of
-/// SQLite among them, and no store could be opened there. So a fork waits until no call is running. These
+/// A mutex that another thread holds during a fork stays locked in the child forever, including those of
+/// SQLite, and no store could be opened there. So a fork waits until no call is running. Both are atomics, as a
+/// mutex would have the same problem.
 /// are atomics, as a mutex would have the same problem.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 static IS_FORKING: AtomicBool = AtomicBool::new(false);
@@ -57,7 +58,7 @@ impl Drop for CallGuard {
     }
 }
 
-/// Waits until no call is running, and lets none begin until [`after_fork`].
+/// Waits until no call is running, and blocks new calls until [`after_fork`].
 pub fn before_fork(py: Python<'_>) {
     py.detach(|| {
         IS_FORKING.store(true, Ordering::SeqCst);
@@ -68,7 +69,7 @@ pub fn before_fork(py: Python<'_>) {
     });
 }
 
-/// Lets calls begin again, in the parent or in the child, which has no other thread.
+/// Allows calls again, in the parent or in the child, which has no other thread.
 pub fn after_fork(in_child: bool) {
     if in_child {
         UNDER_WAY.store(0, Ordering::SeqCst);

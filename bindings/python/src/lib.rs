@@ -1,7 +1,7 @@
 //! The native part of the Python package `loopstore`.
 //!
-//! It holds handles and moves JSON as bytes; the public classes (with docstrings, dictionaries and the async
-//! interface) are Python in `python/loopstore`. Each call releases the GIL, rejects a store from before a
+//! It contains handles and passes JSON as bytes; the public classes (with docstrings, dictionaries and the
+//! async interface) are Python in `python/loopstore`. Each call releases the GIL, rejects a store from before a
 //! fork, and turns a panic into an exception: `call` in `guard.rs`.
 
 mod checkpoints;
@@ -46,7 +46,7 @@ mod _loopstore {
         guard::call(py, || Ok(loopstore_cli::run(args)))
     }
 
-    /// Makes objects of JSON.
+    /// Decodes JSON to Python objects.
     #[pyfunction]
     fn decode<'py>(json: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
         let py = json.py();
@@ -74,7 +74,7 @@ mod _loopstore {
         guard::before_fork(py);
     }
 
-    /// Lets calls begin again.
+    /// Allows calls again.
     #[pyfunction]
     fn after_fork(in_child: bool) {
         guard::after_fork(in_child);

@@ -465,7 +465,7 @@ impl PySession {
         })
     }
 
-    /// Returns the items of the context, the last `limit` of them if it is given.
+    /// Returns the items of the context, at most the last `limit`.
     fn items<'py>(&self, py: Python<'py>, limit: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
         self.json(py, |session| {
             items::write(&session, ItemForm::Responses, limit)

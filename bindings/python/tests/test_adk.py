@@ -1,4 +1,4 @@
-"""The session service for Google's ADK, beside the one that ADK keeps in memory."""
+"""The session service for Google's ADK, compared with the one that ADK keeps in memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WHO: dict[str, str] = {"app_name": "weather", "user_id": "ada"}
 
 @pytest.fixture(params=["loopstore", "adk"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseSessionService]:
-    """The service under test, and ADK's own: both do the same."""
+    """Return the service under test, and ADK's own, which must behave the same."""
     if request.param == "adk":
         yield InMemorySessionService()
         return
@@ -41,19 +41,19 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseSess
 
 @pytest.fixture
 def ours(store: loopstore.Store) -> LoopstoreSessionService:
-    """A service over an open store."""
+    """Return a service over an open store."""
     return LoopstoreSessionService(store)
 
 
 def says(text: str, author: str = "user", **more: Any) -> Event:
-    """Make an event with a text."""
+    """Return an event with a text."""
     role = "user" if author == "user" else "model"
     content = types.Content(role=role, parts=[types.Part(text=text)])
     return Event(author=author, content=content, **more)
 
 
 def sets(**delta: Any) -> Event:
-    """Make an event that changes the state; `app_x` is `app:x`."""
+    """Return an event that changes the state; `app_x` is `app:x`."""
     known = ("app_", "user_", "temp_")
     named = {
         key.replace("_", ":", 1) if key.startswith(known) else key: value
@@ -63,7 +63,7 @@ def sets(**delta: Any) -> Event:
 
 
 async def get(service: BaseSessionService, id: str = "s", **config: Any) -> Session:
-    """Get a session that must be there."""
+    """Return a session that must exist."""
     given = GetSessionConfig(**config) if config else None
     found = await service.get_session(**WHO, session_id=id, config=given)
     assert found is not None
@@ -71,12 +71,12 @@ async def get(service: BaseSessionService, id: str = "s", **config: Any) -> Sess
 
 
 def texts(session: Session) -> list[str]:
-    """Return what the events of a session say."""
+    """Return the texts of the events of a session."""
     return texts_of(session.events)
 
 
 def texts_of(events: list[Event]) -> list[str]:
-    """Return what events say."""
+    """Return the texts of events."""
     return [event.content.parts[0].text for event in events]  # type: ignore[union-attr,index,misc]
 
 
@@ -154,7 +154,7 @@ async def test_a_partial_event_is_not_stored(service: BaseSessionService) -> Non
 
 
 def every_event() -> list[Event]:
-    """One event of each kind."""
+    """Return one event of each kind."""
     call = types.FunctionCall(id="c1", name="radar", args={"at": [1, {"ü": None}], "x": 0.1})
     answer = types.FunctionResponse(id="c1", name="radar", response={"result": "rain", "n": 2**70})
     blob = types.Blob(data=bytes(range(256)), mime_type="image/png")
@@ -303,7 +303,7 @@ async def test_what_is_got_is_a_copy(service: BaseSessionService) -> None:
     assert (await get(service)).state == {"list": [1]}
 
 
-# What only a store has.
+# Behaviour that only a persistent store has.
 
 
 async def test_events_are_messages(ours: LoopstoreSessionService) -> None:
@@ -429,7 +429,7 @@ async def test_what_cannot_be_kept_is_refused(ours: LoopstoreSessionService) -> 
 
 
 def nested(depth: int) -> dict[str, Any]:
-    """Return a dictionary that holds one that holds one."""
+    """Return a dictionary that contains a nested one."""
     value: dict[str, Any] = {}
     for _ in range(depth):
         value = {"in": [value]}
@@ -499,7 +499,7 @@ async def test_one_of_many_creates_a_session(ours: LoopstoreSessionService) -> N
 
 
 async def append_some(service: LoopstoreSessionService, name: str, count: int) -> None:
-    """Append as programs do that share a session: who is stale gets it again."""
+    """Append as programs do that share a session: a program with a stale session gets it again."""
     for number in range(count):
         author = "user" if number % 2 else "agent"
         event = says(f"{name}-{number}", author)
@@ -513,7 +513,7 @@ async def append_some(service: LoopstoreSessionService, name: str, count: int) -
 
 
 def append_in_threads(path: str, name: str, count: int, on_stale: str) -> None:
-    """Append from eight threads, each with a loop of its own."""
+    """Append from eight threads, each with its own event loop."""
     import threading
 
     with loopstore.Store.open(path) as store:
@@ -589,7 +589,7 @@ async def test_what_was_acknowledged_outlives_kill_9(tmp_path: Path) -> None:
             said = texts(found)
             assert said == [str(number) for number in range(len(said))]
             assert last + 1 <= len(said) <= last + 2
-            # An event that is there has changed all states.
+            # An event that exists has changed all states.
             for key in ("n", "user:n", "app:n"):
                 assert len(said) - 1 <= found.state[key] <= len(said)
             assert service.store.verify()["ok"]

@@ -1,4 +1,4 @@
-"""The store for the Claude Agent SDK: its own suite, and what ours adds."""
+"""The store for the Claude Agent SDK: the SDK's own suite, and the additions of loopstore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY: SessionKey = {"project_key": "-home-ann-garden", "session_id": "0b1e5c9e-00
 
 
 def record(number: int, kind: str, content: Any, **more: Any) -> dict[str, Any]:
-    """An entry as the command line of Claude Code writes it."""
+    """Return an entry as Claude Code writes it."""
     return {
         "type": kind,
         "uuid": f"0b1e5c9e-0000-4000-9000-{number:012}",
@@ -93,7 +93,7 @@ async def test_what_is_mirrored_is_understood(store: Store) -> None:
     report = chat.compact(force=True)
     assert report["outcome"] == "committed" and report["tokens_after"] < report["tokens_before"]
     assert "<!doctype html>" in chat.report()
-    # A compaction changes nothing of what the SDK gets back, and what comes after is understood too.
+    # A compaction changes none of the entries that the SDK gets back, and later entries are imported too.
     loaded = await sdk.load(KEY)
     assert loaded is not None and len(loaded) == 62
     await sdk.append(KEY, [prompt(62, "Thank you.")])
@@ -115,7 +115,7 @@ async def test_entries_come_back_as_they_came(store: Store) -> None:
     ]
     await sdk.append(KEY, entries)
     assert await sdk.load(KEY) == entries
-    # The same uuid is the same entry; entries without one are never the same.
+    # Entries with the same uuid are the same; entries without one are always different.
     await sdk.append(KEY, [entries[3], entries[4]])
     assert await sdk.load(KEY) == [*entries, entries[4]]
 

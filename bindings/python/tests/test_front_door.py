@@ -1,4 +1,4 @@
-"""What a user of the package does, and what comes back."""
+"""The public functions of the package and their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong arguments, broken files, full disks: an exception that says what to do, never an abort."""
+"""Wrong arguments, broken files, full disks: an exception that states the remedy, never an abort."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loopstore import Policy, Session, Store, _loopstore
 
 
 def python(code: str, *args: object) -> subprocess.CompletedProcess[str]:
-    """Run a program of its own."""
+    """Run a program in its own process."""
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
@@ -63,7 +63,7 @@ def test_json_that_nests_too_deep_is_refused(chat: Session) -> None:
     for given in (deep, b"[" * 100_000 + b"]" * 100_000):
         with pytest.raises(loopstore.InvalidInputError):
             chat.append(given)
-    # Python itself frees it only in steps.
+    # Python itself frees such a value only in steps.
     while deep:
         deep = deep[0]
 
@@ -241,7 +241,7 @@ def test_damage_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path) -> None:
-    # A limit on the size of files is a full disk for a process of its own.
+    # In its own process, a limit on the size of files acts as a full disk.
     ran = python(
         """
         import resource, signal, sys, loopstore

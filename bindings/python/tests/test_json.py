@@ -1,4 +1,4 @@
-"""JSON over the border, beside the `json` of Python."""
+"""Decoding of JSON, compared with Python's `json`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loopstore._json import decode
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal, also in their types and the order of their fields."""
+    """Return true if two values are equal, including their types and the order of their fields."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):

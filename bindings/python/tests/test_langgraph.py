@@ -46,7 +46,7 @@ def config(thread: str = "t", **more: Any) -> Config:
 
 
 def chat(saver: Any, answer: Any = None) -> Any:
-    """Make a graph that answers, with a call and its result in between."""
+    """Return a graph that answers, with a call and its result in between."""
 
     def model(state: MessagesState) -> Any:
         asked = state["messages"][-1]
@@ -103,7 +103,7 @@ def state(saver: LoopstoreSaver, at: Config) -> list[BaseMessage]:
 
 
 def stored(store: Store, thread: str = "t") -> list[str]:
-    """All messages of a session that a model may see, in the order in which they were stored."""
+    """Return all messages of a session that a model may see, in the order in which they were stored."""
     rows = store.sql(
         "SELECT coalesce(m.text, '') AS text FROM v_messages m JOIN v_loops l USING (session_id, loop_id) "
         f"WHERE m.session_id = '{thread}' AND m.role <> 'extension' "
@@ -121,14 +121,14 @@ def shown(store: Store, thread: str = "t") -> list[str]:
 
 
 def as_memory_says(invoke: Any) -> tuple[Any, Any, Store]:
-    """Run a graph with our saver and with LangGraph's own in memory."""
+    """Run a graph with loopstore's saver and with LangGraph's own in memory, and compare the results."""
     store = Store.in_memory()
     ours, theirs = LoopstoreSaver(store), InMemorySaver()
     return invoke(ours), invoke(theirs), store
 
 
 def plain(snapshot: Any) -> Any:
-    """Return what a snapshot of a graph holds, without ids that differ from run to run."""
+    """Return the content of a graph's snapshot, without ids that differ from run to run."""
     return (
         json.loads(json.dumps(snapshot.values, default=lambda value: value.model_dump(exclude={"id"}))),
         snapshot.next,
@@ -183,7 +183,7 @@ def test_state_comes_back_as_it_came_in_another_process(tmp_path: Path) -> None:
         assert found == expected
         assert list(map(type, found)) == list(map(type, expected))
         assert store.session("t").context(format="anthropic")["messages"]
-        # It goes on, and nothing is stored again.
+        # The graph continues, and nothing is stored again.
         put(saver, [*found, HumanMessage("next")], at)
         assert len(stored(store)) == 6
 
@@ -242,7 +242,7 @@ def test_removed_replaced_and_mutated_messages_are_as_the_graph_left_them() -> N
     assert found[2].additional_kwargs == {"mark": [1]}
     found = run(lambda messages: [AIMessage("last, edited", id=messages[-2].id)])
     assert "last, edited" in [message.content for message in found]
-    # Nothing that was said is gone from the record.
+    # No message is gone from the record.
     for text in ("a1", "a2", "a3", "a4"):
         assert text in stored(store)
     assert store.verify()["problems"] == []
@@ -384,7 +384,7 @@ def test_a_deleted_thread_is_hidden_or_erased_and_its_id_is_free() -> None:
         assert list(saver.list(None)) == []
         graph.invoke({"messages": [("user", "after")]}, config())
         assert shown(store)[0] == "after"
-        # Another saver still remembers what was before.
+        # Another saver still remembers the earlier state.
         late = LoopstoreSaver(store)
         at = late.get_tuple(config())
         assert at is not None

@@ -1,4 +1,4 @@
-"""The suite of LangGraph's own: all capabilities, base and extended."""
+"""LangGraph's own suite of savers: all capabilities, base and extended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session for the OpenAI Agents SDK: the contract of its protocol, and what ours adds."""
+"""The session for the OpenAI Agents SDK: the contract of its protocol, and the additions of loopstore."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assistant(text: str) -> Any:
 
 
 def output(text: str, number: int = 1) -> Any:
-    """An answer as the SDK adds it."""
+    """Return an answer as the SDK adds it."""
     return {
         "id": f"msg_{number}",
         "content": [{"annotations": [], "text": text, "type": "output_text", "logprobs": []}],
@@ -62,7 +62,7 @@ def session(store: Store) -> LoopstoreSession:
 
 
 class Stand(Model):
-    """Stands for a model: it answers with how many items it was given."""
+    """A mock of a model, which answers with the number of items that it was given."""
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **more: Any) -> ModelResponse:
         count = 1 if isinstance(input, str) else len(input)
@@ -177,7 +177,7 @@ async def test_pop_takes_the_last_of_several_items_of_one_answer(session: Loopst
         assert await session.get_items() == items[:left]
     await session.add_items([user("Never mind.")])
     assert await session.get_items() == [*items[:3], user("Never mind.")]
-    # The record keeps what was taken back.
+    # The record keeps the removed item.
     assert session.session.count_entries(whole_session=True) >= len(items) + 1
     assert session.store.verify()["ok"]
 
@@ -265,7 +265,7 @@ async def test_a_closed_session_says_so(tmp_path: Path) -> None:
     for work in (session.add_items([user("a")]), session.get_items(), session.pop_item()):
         with pytest.raises(loopstore.ClosedError):
             await work
-    # As the SDK's own session tells it.
+    # The SDK's own session reports it in the same way.
     assert issubclass(loopstore.ClosedError, RuntimeError)
     with pytest.raises(loopstore.ClosedError):
         await session.add_items([])
@@ -331,7 +331,7 @@ async def test_an_item_written_during_a_compaction_is_there_afterwards(store: St
 
 
 class Provider:
-    """Stands for a client of OpenAI."""
+    """A mock of a client of OpenAI."""
 
     def __init__(self, session: LoopstoreSession | None = None) -> None:
         self.responses = self
@@ -361,7 +361,7 @@ async def test_the_providers_own_compaction_stands_for_what_was_before(store: St
     await session.add_items([user("Next"), output("Yes.")])
     assert await session.get_items() == [*client.output, user("Meanwhile"), user("Next"), output("Yes.")]
     assert await session.get_items(2) == [user("Next"), output("Yes.")]
-    # The originals are there: for search, and for every other model.
+    # The originals are stored: for search, and for every other model.
     assert session.session.search("Question 7")["hits"]
     assert await writer.get_items() == [*items, user("Meanwhile"), user("Next"), output("Yes.")]
     runs = store.history("s")
@@ -383,7 +383,7 @@ async def test_the_providers_own_compaction_can_be_undone_and_redone(store: Stor
     await session.add_items([user("Next")])
     session.session.undo()
     assert await session.get_items() == [*items, user("Next")]
-    # A second compaction stands for the first one.
+    # A second compaction replaces the first one.
     await session.run_compaction()
     assert client.asked[1]["input"] == [*items, user("Next")]
     assert await session.get_items() == client.output
@@ -425,7 +425,7 @@ async def test_items_of_one_turn_that_came_meanwhile_follow_the_compaction(store
     session = LoopstoreSession("s", store, compaction="openai", client=client)
     await session.add_items([*talk(12), output("One moment."), user("What time is it?")])
     await session.run_compaction()
-    # No turn of this prompt's loop was over: it is shown with its answer.
+    # No turn of this prompt's loop was complete: the prompt is shown with its answer.
     assert await session.get_items() == [*client.output, user("What time is it?"), output("It is noon.")]
     await session.run_compaction({"force": True})
     await session.add_items([output("Anything else?")])
@@ -466,7 +466,7 @@ async def test_a_response_is_not_asked_for_once_its_items_were_taken_back(store:
         await session.add_items([user("Something else.")])
         await session.run_compaction(forced)
         assert client.asked.pop()["input"][-1] == user("Something else.")
-    # A response that was not stored is one as soon as the run says so.
+    # A response that was not stored counts as stored as soon as the run says so.
     await session.add_items(talk(2))
     await session.run_compaction({"response_id": "resp_2", "store": False})
     await session.run_compaction({"response_id": "resp_2", "store": True, "force": True})
@@ -481,7 +481,7 @@ async def test_how_the_provider_gets_the_history_can_be_chosen(store: Store) -> 
         ("input", {"compaction_mode": "input"}, "input"),
         ("id", {"compaction_mode": "previous_response_id", "session_settings": {"limit": 1}}, "previous_response_id"),
         ("auto", {"session_settings": {"limit": 4}}, "previous_response_id"),
-        # No response has seen what the limit hides.
+        # No response contains the items that the limit hides.
         ("limited", {"session_settings": {"limit": 3}}, "input"),
     ):
         session = LoopstoreSession(name, store, compaction="openai", client=client, **options)  # type: ignore[arg-type]
@@ -503,7 +503,7 @@ async def test_what_somebody_else_added_is_no_part_of_a_response(store: Store) -
     assert len(await other.get_items()) == 13
     await session.run_compaction({"force": True, "response_id": "resp_1"})
     assert client.asked.pop()["input"][-1]["content"] == "Mine."
-    # What it has read since is known to its next response.
+    # Its next response includes the items that the session has read since.
     await session.get_items()
     await session.add_items(talk(1))
     await session.run_compaction({**by_id, "response_id": "resp_2"})
@@ -531,7 +531,7 @@ async def test_the_provider_gets_and_gives_only_what_can_be_sent_again(store: St
     await session.add_items([user("Next.")])
     await session.run_compaction({"force": True})
     assert "created_by" not in client.asked.pop()["input"][2]
-    # An answer's id belongs to its reasoning; a picture of nothing could never be sent.
+    # The id of an answer belongs to its reasoning; an empty image could never be sent.
     client.output = [{"type": "reasoning", "id": "rs_1", "summary": []}, output("A tree."), sealed]
     await session.run_compaction({"force": True})
     assert await session.get_items() == client.output

@@ -1,4 +1,4 @@
-"""Many processes, threads and tasks; and those that die in the middle."""
+"""Many processes, threads and tasks, some of which are killed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_what_was_acknowledged_outlives_kill_9(tmp_path: Path) -> None:
         with Store.open(path) as store:
             texts = [m["content"][0]["text"] for m in store.session("weather").context()["messages"]]
             assert store.verify()["ok"]
-        # What was acknowledged is there, whole and in order; perhaps one that was not.
+        # The acknowledged messages are stored, complete and in order, possibly followed by an unacknowledged one.
         whole = [f"{n} {part}" for n in range(len(texts) // 2) for part in "ab"]
         assert texts == whole and said <= len(texts) // 2 <= said + 1
         said = len(texts) // 2
@@ -95,7 +95,7 @@ def test_a_store_does_not_go_through_a_fork(tmp_path: Path) -> None:
         while not stop.is_set():
             chat.context()
 
-    # Threads that hold locks at the moment of the fork.
+    # These threads hold locks during the fork.
     threads = [threading.Thread(target=busy) for _ in range(4)]
     for thread in threads:
         thread.start()

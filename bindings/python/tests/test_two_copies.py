@@ -1,6 +1,6 @@
-"""Python's own `sqlite3` beside open stores: another copy of SQLite in the same process.
+"""Python's own `sqlite3` on the databases of open stores: another copy of SQLite in the same process.
 
-`LOOPSTORE_TWO_COPIES=2000` plays so many random histories, `LOOPSTORE_SEED=17` one.
+`LOOPSTORE_TWO_COPIES=2000` plays that number of random histories, `LOOPSTORE_SEED=17` one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def text_of(number: int) -> str:
 
 
 class Actor:
-    """Someone who uses stores and connections of `sqlite3` at random, and notes what was acknowledged."""
+    """An actor that uses stores and connections of `sqlite3` at random, and records what was acknowledged."""
 
     def __init__(self, path: Path, name: str, seed: int, stores: int, others: int) -> None:
         self.path, self.name, self.random = path, name, random.Random(seed)
@@ -54,7 +54,8 @@ class Actor:
         if store is None:
             self.stores[at] = Store.open(self.path)
             return
-        # A store waits for five seconds, so it does not write while this thread holds the other's transaction.
+        # A store waits for five seconds, so it does not write while this thread holds the other copy's
+        # transaction.
         holds = any(other is not None and other.in_transaction for other in self.others)
         choice = self.random.randrange(6)
         if choice == 0:
@@ -174,7 +175,7 @@ def test_a_reader_beside_an_open_store_takes_nothing_away(tmp_path: Path) -> Non
         with closing(sqlite3.connect(path)) as other:
             assert other.execute("SELECT count(*) FROM v_messages").fetchone() == (number + 1,)
         assert (tmp_path / "a.db-wal").exists()
-    # Another process sees all of it, and leaves the log alone too.
+    # Another process sees all of it, and leaves the log intact too.
     code = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM v_messages').fetchone())"
     seen = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert seen.stdout.strip() == "(3,)"

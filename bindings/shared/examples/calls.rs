@@ -1,4 +1,4 @@
-//! What calls of a session cost in Rust, for the benchmarks of packages: microseconds of each, as JSON.
+//! Measures the calls of a session in Rust, for the benchmarks of packages: microseconds of each, as JSON.
 //!
 //! `calls PATH ROUNDS`
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Returns the same for a call that another thread makes: what the machine takes for the way there and back.
+/// Returns the same for a call on another thread, including the time of the switches.
 fn on_thread(
     rounds: u32,
     mut call: impl FnMut() -> Result<(), Box<dyn std::error::Error>> + Send,

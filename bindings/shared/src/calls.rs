@@ -59,8 +59,8 @@ pub fn context(
         budget: max_tokens,
         max_bytes,
         check,
-        provider: session.policy().request().provider,
-        system_prompts: session.policy().which_system_prompts(),
+        provider: session.policy().provider,
+        system_prompts: session.policy().system_prompts,
         ..BuildOptions::default()
     };
     let built = build_context_from_session(session.store().database(), session.id(), &options);

@@ -89,7 +89,7 @@ pub fn apply(
     }
 }
 
-/// True if entries have these items.
+/// True if entries contain exactly these items.
 fn says(form: ItemForm, entries: &[Entry], items: &[Value]) -> Result<bool, CallError> {
     if entries.len() != items.len() {
         return Ok(false);

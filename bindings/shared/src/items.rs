@@ -293,7 +293,7 @@ fn extra_of<'a>(message: &'a AgentMessage, name: &str) -> Option<&'a Json> {
     }
 }
 
-/// Returns the items of a session's context, the last `limit` of them if that is given, as a list of JSON.
+/// Returns the items of a session's context, at most the last `limit`, as a list of JSON.
 pub fn write(
     session: &SessionHandle,
     form: ItemForm,
@@ -400,7 +400,7 @@ pub fn pop(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, C
 
 /// Undoes a provider's compaction without later messages; returns the last of its items.
 fn undo_of_provider(session: &SessionHandle, form: ItemForm) -> Result<Option<Vec<u8>>, CallError> {
-    if session.policy().request().provider.is_none() {
+    if session.policy().provider.is_none() {
         return Ok(None);
     }
     let context = session.context()?;

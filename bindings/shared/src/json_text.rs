@@ -2,7 +2,7 @@
 
 /// Returns the position of the first byte that needs an escape in a string of JSON: an ASCII character.
 pub fn next_special(text: &str) -> Option<usize> {
-    /// So many bytes are looked at at once: the compiler compares all of them in a few instructions.
+    /// The number of bytes that are checked at once: the compiler compares all of them in a few instructions.
     const STEP: usize = 32;
     let is_special = |byte: &u8| *byte < b' ' || *byte == b'"' || *byte == b'\\';
     let (steps, rest) = text.as_bytes().as_chunks::<STEP>();

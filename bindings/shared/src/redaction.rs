@@ -58,9 +58,9 @@ fn confidence(name: &str) -> Result<Confidence, CallError> {
 #[serde(default, deny_unknown_fields)]
 struct GivenRequest {
     reason: Option<String>,
-    /// Also kept files that other sessions use too.
+    /// True to remove also kept files that other sessions use.
     with_files: bool,
-    /// Only report what would be replaced.
+    /// True to only report the secrets found.
     dry_run: bool,
     policy: GivenRedaction,
 }

@@ -110,8 +110,7 @@ pub fn compact_backup(store: &SqliteStore, to: &Path, force: bool) -> Result<u64
     .map(|(bytes, _)| bytes)
 }
 
-/// Makes a copy beside its place, checks it and gives it its name. Returns its size in bytes and
-/// what it holds.
+/// Writes a copy next to `to`, checks it and renames it. Returns its size in bytes and the counts of the check.
 pub(crate) fn checked_copy(
     database: Option<&Path>,
     key: Option<&Key>,
@@ -129,12 +128,12 @@ pub(crate) fn checked_copy(
     if !force && to.symlink_metadata().is_ok() {
         return Err(BackupError::Exists(to.to_owned()));
     }
-    // The log of another database would be taken for that of the copy.
+    // SQLite would apply the log of another database to the copy.
     let log = with_end(to, "-wal").metadata();
     if log.is_ok_and(|log| log.len() > 0) {
         return Err(BackupError::InUse(to.to_owned()));
     }
-    // Noted before there is a file: whoever is killed between leaves a note of nothing.
+    // The note is written before the file: a process that is killed between leaves a note without a file.
     let mut note = None;
     let mut announce = |beside: &Path| {
         note = database.and_then(|database| CopyNote::new(database, beside));
@@ -145,7 +144,7 @@ pub(crate) fn checked_copy(
     };
     let made = copy_and_check(&beside, key, copy);
     for end in ["-wal", "-shm", "-journal"] {
-        // Left only if something failed.
+        // These files exist only after an error.
         let _ = std::fs::remove_file(with_end(&beside, end));
     }
     let made = made?;

@@ -86,7 +86,7 @@ pub fn salvage(
     let (bytes, kept) = checked_copy(Some(database), key, to, force, &mut |beside| {
         let options = SqliteOptions::new()
             .counter(counter.clone())
-            // The whole file is brought to the disk before it gets its name.
+            // The whole file is synced before it is renamed.
             .durability(Durability::Normal)
             .allow_network(true)
             .maybe_key(key);
@@ -109,7 +109,7 @@ pub fn salvage(
 }
 
 impl Lost {
-    /// Tells of rows by their keys: those of messages and turns hold their loop.
+    /// Describes rows by their keys; the keys of messages and turns contain their loop.
     fn of(rows: &LostRows) -> Self {
         let kind = match rows.table.as_str() {
             "messages" => "message",

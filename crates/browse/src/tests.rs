@@ -40,7 +40,7 @@ impl Stage {
         let store = stage.store();
         let session = loopstore_demo::record(&store).unwrap();
         let mut request = CompactRequest::default();
-        request.window.max_context_tokens = 64_000;
+        request.policy.window.max_context_tokens = 64_000;
         compact_session_loops(&store, &session, &request).unwrap();
         stage.begin = Some(session);
         stage

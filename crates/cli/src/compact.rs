@@ -168,7 +168,7 @@ pub fn run(app: &mut App, args: &CompactArgs) -> Result<Done, CliError> {
         if !prompts.is_empty() {
             app.out.text(&summarize::shown_prompts(&prompts))?;
         }
-        let window = request.window.max_context_tokens;
+        let window = request.policy.window.max_context_tokens;
         app.out
             .text(&summary(&report, args.dry_run, Some(window)))?;
         if !report.blocks.is_empty() {
@@ -256,7 +256,7 @@ impl CompactArgs {
             settings.system_tokens = Some(recorded);
         }
         let mut request = settings.policy()?.request();
-        request.config.block_strategy =
+        request.policy.compaction.block_strategy =
             Some(self.summaries.made(strategy, self.dry_run, prompts)?);
         request.leaf = leaf;
         request.dry_run = self.dry_run;

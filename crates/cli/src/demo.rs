@@ -6,8 +6,9 @@ use loopstore::compact::{FlipReport, FlipRequest};
 use loopstore::context::{Part, PartSection};
 use loopstore::extend::sqlite::{Record, Stats};
 use loopstore::{
-    BuildOptions, CompactReport, CompactRequest, Content, Context, ContextConfig, Message,
-    SessionId, SqliteStore, build_context_from_session, compact_session_loops, redo, undo,
+    BuildOptions, CompactReport, CompactRequest, CompactionConfig, Content, Context, ContextConfig,
+    Message, Policy, SessionId, SqliteStore, build_context_from_session, compact_session_loops,
+    redo, undo,
 };
 use loopstore_terminal::output::width;
 use loopstore_terminal::runs::flip_summary;
@@ -105,10 +106,13 @@ fn play(store: &SqliteStore, args: &DemoArgs) -> Result<Story, CliError> {
     let context = || build_context_from_session(store, &session, &BuildOptions::default());
     let flip = FlipRequest::default();
     let request = CompactRequest {
-        window: ContextConfig {
-            max_context_tokens: WINDOW,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: WINDOW,
+                ..ContextConfig::default()
+            },
+            CompactionConfig::default(),
+        ),
         ..CompactRequest::default()
     };
     let recorded = store.stats()?;

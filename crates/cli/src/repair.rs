@@ -19,7 +19,7 @@ pub struct RepairArgs {
 /// Undoes the compactions of providers and compacts the originals.
 pub fn run(app: &mut App, args: &RepairArgs) -> Result<Done, CliError> {
     let (store, session, mut request) = args.compact.opened(app)?;
-    request.provider = args.sealed_by;
+    request.policy.provider = args.sealed_by;
     let report = repair_session(&*store, &session.session_id, &request)?;
     app.print(&report, || summary(&report, request.dry_run))?;
     let is_well = report.compaction.as_ref().is_none_or(compact::went_well);

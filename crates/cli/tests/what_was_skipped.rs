@@ -1,5 +1,5 @@
-//! The last of the test programs, by its name: prints which tests of the others were skipped, and what
-//! they lack.
+//! Runs last among the test programs, by its name, and prints the tests that were skipped in the others, with what they
+//! need.
 
 use loopstore_testing::needs;
 
@@ -37,6 +37,6 @@ fn main() {
             lines.join("\n")
         ),
     }
-    // The next run notes its own.
+    // The next run records its own.
     let _ = std::fs::remove_dir_all(needs::notes());
 }

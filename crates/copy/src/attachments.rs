@@ -1,5 +1,5 @@
-//! What a session has beside its lines: the files that were kept of imports, the keys of its appends, and
-//! what was decided about it. They are read first, and written only where they are not the same.
+//! The rows of a session that are not in its lines: the kept files of imports, the keys of its appends, and its
+//! flags. They are read first, and written only where they differ.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ struct SessionAttachments {
 }
 
 impl SessionAttachments {
-    /// `None`: the session is not there.
+    /// Returns `None` if the session does not exist.
     fn of(store: &dyn SessionStore, id: &SessionId) -> StoreResult<Option<Self>> {
         store::read(store, |read| {
             let Some(row) = read.session(id)? else {
@@ -38,7 +38,7 @@ impl SessionAttachments {
     }
 }
 
-/// Brings what stands beside the lines of a session.
+/// Copies the rows of a session that are not in its lines.
 pub(super) fn bring(copy: &SessionCopier<'_>, id: &SessionId) -> Result<(), CopyError> {
     let (Some(here), Some(there)) = (
         SessionAttachments::of(copy.from, id)?,
@@ -46,7 +46,7 @@ pub(super) fn bring(copy: &SessionCopier<'_>, id: &SessionId) -> Result<(), Copy
     ) else {
         return Ok(());
     };
-    // A file would hold what was taken out of the session there.
+    // A kept file would bring back content that was redacted in the target.
     if !there.flags.redacts || here.flags.redacts {
         for file in &here.files {
             if !is_there(copy, file, &there.files)? {
@@ -55,7 +55,7 @@ pub(super) fn bring(copy: &SessionCopier<'_>, id: &SessionId) -> Result<(), Copy
         }
     }
     bring_append_keys(copy, id, &here.append_keys, &there.append_keys)?;
-    // A time since when both are protected is never written over.
+    // If the session is protected in both, the time of the target stays.
     let protected_there = there.flags.protected_at.clone();
     let protected_at = here.flags.protected_at;
     let flags = SessionFlags {
@@ -71,7 +71,7 @@ pub(super) fn bring(copy: &SessionCopier<'_>, id: &SessionId) -> Result<(), Copy
     })?)
 }
 
-/// Returns the keys of a session's appends with the loops where these are.
+/// Returns the keys of a session's appends, each with the loops of the append.
 fn append_keys(read: &dyn StoreRead, session: SessionKey) -> StoreResult<Vec<(LoopId, AppendKey)>> {
     let mut loops: BTreeMap<LoopKey, LoopId> = BTreeMap::new();
     let keys = read.append_keys(session)?.into_iter().map(|row| {
@@ -87,7 +87,7 @@ fn append_keys(read: &dyn StoreRead, session: SessionKey) -> StoreResult<Vec<(Lo
     keys.collect()
 }
 
-/// Brings the keys that are not there, of appends whose loops are.
+/// Copies the missing keys of appends whose loops are in the target.
 fn bring_append_keys(
     copy: &SessionCopier<'_>,
     id: &SessionId,
@@ -153,7 +153,7 @@ fn bring_file(copy: &SessionCopier<'_>, id: &SessionId, file: &SourceRow) -> Res
     let kept = store::write(copy.to, |write| {
         let key = key_of(write, id)?;
         let (format, path) = (&file.format, &file.path);
-        // A refusal of the store must end the transaction.
+        // An error of the store must end the transaction.
         match source::keep(write, &mut way.file, format, path, &[key]) {
             Err(source::SourceError::Store(error)) => Err(error),
             Err(source::SourceError::Io(error)) => Err(StoreError::Io(error.into())),

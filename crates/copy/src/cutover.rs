@@ -1,8 +1,8 @@
-//! The last catch-up: each session while nobody drives it.
+//! The last copy of each session, while no program drives it.
 //!
-//! Agents drive by leases, so whoever holds the leases of a session's loops may be sure that no agent
-//! writes. What writes without one (a compaction, an undo, a program that only appends) raises the
-//! session's tick: then the session is looked at once more.
+//! Agents drive loops by leases, so no agent writes while this program holds the leases of a session's loops. A
+//! write without a lease (a compaction, an undo, a program that only appends) raises the session's tick: the
+//! session is then copied once more.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -19,29 +19,29 @@ use crate::{AtWork, CopyError, Progress, SessionCopier};
 /// The term of a lease in milliseconds, which is also the wait of a driver for a copy that was killed. The lease of a
 /// session that takes longer to copy may expire; a driver that takes it then is found at the end of the copy.
 const TERM: i64 = 30 * 1_000;
-/// The time between two looks at a session.
+/// The time between two attempts at a session.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The result of taking the leases of a session.
 enum LeaseOutcome {
-    /// It was removed.
+    /// The session was removed.
     Gone,
-    /// Somebody drives it.
+    /// Another program drives the session.
     By(AtWork),
-    /// Nobody else drives it now.
+    /// This program holds the leases.
     Mine(Rest),
 }
 
-/// A session at rest.
+/// A session that no other program drives.
 struct Rest {
     leases: Vec<Lease>,
-    /// As it was when the leases were taken.
+    /// The row when the leases were taken.
     row: SessionRow,
 }
 
 impl SessionCopier<'_> {
-    /// Brings each session once more while nobody drives it; notes those that were at work when
-    /// `patience` ended.
+    /// Copies each session once more while no program drives it; records the sessions that were still driven
+    /// when `patience` ended.
     pub(super) fn settle(
         &mut self,
         patience: Duration,
@@ -73,7 +73,7 @@ impl SessionCopier<'_> {
         }
     }
 
-    /// Brings a session while nobody drives it; returns who does otherwise.
+    /// Copies a session while no program drives it; otherwise returns the program that does.
     fn at_rest(
         &mut self,
         key: SessionKey,
@@ -97,7 +97,7 @@ impl SessionCopier<'_> {
     }
 }
 
-/// Takes the leases of the loops that somebody may drive, or of none.
+/// Takes the leases of all loops that a program may drive, or of none.
 fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<LeaseOutcome> {
     let Some(row) = write.session(id)? else {
         return Ok(LeaseOutcome::Gone);
@@ -105,7 +105,7 @@ fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<
     let (loops, now) = (drivable(write, &row)?, now());
     for loop_key in &loops {
         if lease::held(write, *loop_key, now)?.is_some() {
-            // To ask for it counts it anew if a clock went back.
+            // The request renews the lease if a clock went back.
             return match lease::acquire(write, *loop_key, owner, TERM, now)? {
                 Acquire::Held(error) => Ok(LeaseOutcome::By(at_work(id, error)?)),
                 Acquire::Acquired(lease) => {
@@ -125,8 +125,8 @@ fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<
     Ok(LeaseOutcome::Mine(Rest { leases, row }))
 }
 
-/// Returns the current loop and those at work. A loop at work that never had a driver is left out: its
-/// lease would say that it had one which died, and `recover` would end it.
+/// Returns the current loop and the open ones. An open loop that never had a driver is left out: a lease would
+/// look like that of a driver which died, and `recover` would end the loop.
 fn drivable(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Vec<LoopKey>> {
     let at_work = read.loops_at_work(Some(row.key))?;
     let mut loops = Vec::new();
@@ -155,7 +155,7 @@ fn at_work(id: &SessionId, error: StoreError) -> StoreResult<AtWork> {
     }
 }
 
-/// Lets the leases go; returns whether nobody wrote since they were taken.
+/// Releases the leases; returns true if no program wrote since they were taken.
 fn release(write: &mut dyn StoreWrite, id: &SessionId, rest: &Rest) -> StoreResult<bool> {
     let Some(row) = write.session(id)? else {
         return Ok(true);

@@ -1,12 +1,12 @@
-//! Sessions that were hidden, or came back, since they were copied: they take the id that they have in the
-//! source, so that the one that they had is free there too.
+//! Sessions that were hidden or unhidden since they were copied: they get the id that they have in the source,
+//! so that their former id is free in the target too.
 
 use loopstore::extend::{
     self as store, LoopRow, SessionRow, SessionStore, StoreRead, StoreResult, session,
 };
 use loopstore::model::SessionId;
 
-/// Hides a session in the other database, or brings it back, as was done in the source.
+/// Hides or unhides a session in the target, as the source did.
 pub(super) fn follow(
     from: &dyn SessionStore,
     to: &dyn SessionStore,
@@ -30,7 +30,7 @@ pub(super) fn follow(
         return Ok(());
     }
     store::write(to, |write| {
-        // The newest id that it has there says which rows it lacks.
+        // The newest id of the session that is in the target decides which rows are missing there.
         for (at, hide) in hides.iter().enumerate().rev() {
             let Some(row) = write.session(&hide.was)? else {
                 continue;
@@ -57,7 +57,7 @@ fn bring_up(
     Ok(())
 }
 
-/// What a session began with: the same in a copy of it, and in no other session.
+/// The beginning of a session: equal in a copy of it, and different in every other session.
 #[derive(PartialEq)]
 struct Beginning {
     created_at: Option<String>,
@@ -78,7 +78,7 @@ impl Beginning {
         })
     }
 
-    /// True if a session that began so may be an earlier state of one that began as `later`.
+    /// True if a session with this beginning may be an earlier state of one that began as `later`.
     fn is_of(&self, later: &Self) -> bool {
         let loop_is = |own: &(String, i64, Option<[u8; 32]>)| {
             later.first.as_ref().is_some_and(|later| {

@@ -204,13 +204,13 @@ pub fn copy_at_rest(
     copy.finish()
 }
 
-/// A copy under way.
+/// A running copy.
 struct SessionCopier<'a> {
     begun: Instant,
     from: &'a dyn Database,
     to: &'a dyn Database,
     folder: &'a Path,
-    /// Sessions that came over, by their keys in the source.
+    /// The copied sessions, by their keys in the source.
     copied: HashSet<SessionKey>,
     differ: BTreeMap<SessionKey, Differing>,
     report: CopyReport,
@@ -218,13 +218,13 @@ struct SessionCopier<'a> {
 
 /// The result for one session.
 enum SessionOutcome {
-    /// It was removed since the list was made.
+    /// The session was removed since it was listed.
     Gone,
-    /// It was there, byte for byte.
+    /// The target had the session, byte for byte.
     Same,
-    /// It came over.
+    /// The session was copied.
     Copied,
-    /// It is not the same there.
+    /// The target has another session with the id; with the reason if it is known.
     Differs(Option<String>),
 }
 
@@ -241,7 +241,7 @@ impl<'a> SessionCopier<'a> {
         }
     }
 
-    /// Brings each session as one snapshot shows it.
+    /// Copies each session from one snapshot.
     fn all(&mut self, progress: &mut Progress<'_>) -> Result<(), CopyError> {
         let sessions = self.sessions()?;
         for (done, (key, id)) in (1..).zip(&sessions) {
@@ -251,13 +251,14 @@ impl<'a> SessionCopier<'a> {
         Ok(())
     }
 
-    /// Lists the sessions of the source, the first that was stored first.
+    /// Lists the sessions of the source in the order in which they were stored.
     fn sessions(&mut self) -> StoreResult<Vec<(SessionKey, SessionId)>> {
         let sessions = database::scan(self.from, |scan| {
             let keys = scan.session_keys()?.into_iter();
             let named = keys.map(|key| Ok((key, scan.session_by_key(key)?.session_id)));
             let mut named = named.collect::<StoreResult<Vec<_>>>()?;
-            // A session that lost its id in the source loses it here, before the session that took it is copied.
+            // A session that lost its id in the source loses it in the target before the session that took the
+            // id is copied.
             let mut renamed = std::collections::HashSet::new();
             for (key, _) in &named {
                 if !scan.hides(*key)?.is_empty() {

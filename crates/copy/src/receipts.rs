@@ -1,6 +1,6 @@
-//! The receipts of what was removed: they come over with the session that they are of, or alone where
-//! that is gone. Each says what it said, and gets a seal of the database that it comes into, as the
-//! first one names its session by a key of the other.
+//! The receipts of removals: each is copied with its session, or alone if the session is gone. Its content
+//! stays the same, and it gets a new seal of the target, since the seal of the source names the session by a
+//! key of the source.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use loopstore::model::SessionId;
 
 use crate::{CopyError, SessionCopier};
 
-/// How a receipt is known again: its kind, when it was opened, and its session.
+/// The identity of a receipt in both databases: its kind, the time it was opened, and its session.
 type Name = (String, String, SessionId);
 
 fn name_of(row: &ReceiptRow) -> Option<Name> {
@@ -19,8 +19,8 @@ fn name_of(row: &ReceiptRow) -> Option<Name> {
     Some((row.kind.clone(), row.opened_at.clone(), session))
 }
 
-/// Brings the receipts that are not there yet, and notes which sessions are there that were removed in
-/// the source. A receipt that is open, or was changed, stays where it is.
+/// Copies the missing receipts, and records the sessions of the target that were removed in the source. A
+/// receipt that is open or was changed is not copied.
 pub(super) fn bring(copy: &mut SessionCopier<'_>) -> Result<(), CopyError> {
     let here = database::scan(copy.from, |scan| scan.receipts())?;
     if here.is_empty() {
@@ -53,8 +53,8 @@ pub(super) fn bring(copy: &mut SessionCopier<'_>) -> Result<(), CopyError> {
     Ok(())
 }
 
-/// Stores the receipt of a session that is gone. The key that the session would have had is used up,
-/// so that no other is ever taken for it.
+/// Stores the receipt of a session that is gone. The key that the session would have had is used up, so that no
+/// other session ever gets it.
 fn seal_alone(write: &mut dyn StoreWrite, row: &ReceiptRow) -> StoreResult<bool> {
     let key = write.insert_session(&nothing()?)?;
     let opened = write.open_receipt(key, &row.kind, &row.opened_at)?;
@@ -62,7 +62,7 @@ fn seal_alone(write: &mut dyn StoreWrite, row: &ReceiptRow) -> StoreResult<bool>
     seal(write, (opened, key), row)
 }
 
-/// Stores a receipt of a session that is there.
+/// Stores a receipt of a session that exists.
 fn seal_again(
     write: &mut dyn StoreWrite,
     session: SessionKey,
@@ -72,7 +72,7 @@ fn seal_again(
     seal(write, (opened, session), row)
 }
 
-/// A session without anything.
+/// Returns the row of an empty session.
 fn nothing() -> StoreResult<SessionRow> {
     let id = SessionId::new(loopstore_model::clock::new_uuid().to_string());
     Ok(SessionRow {

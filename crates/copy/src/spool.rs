@@ -1,4 +1,4 @@
-//! What is on its way: a file without a name, and lines that are digested as they are written.
+//! Content between both databases: an unnamed file, and lines that are digested as they are written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Seek, Write};
@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::CopyError;
 
-/// A file that nobody else can read, and that is gone when it is closed, also by a kill.
+/// A file that no other user can read, and that is deleted when it is closed, also if the process is killed.
 pub(super) struct LineSpool {
     pub(super) file: File,
 }
@@ -30,7 +30,7 @@ impl LineSpool {
             .create_new(true)
             .mode(0o600)
             .open(&path);
-        // It loses its name before anything is written to it.
+        // The name is removed before anything is written.
         let file = file.and_then(|file| std::fs::remove_file(&path).map(|()| file));
         match file {
             Ok(file) => Ok(Self { file }),
@@ -38,7 +38,7 @@ impl LineSpool {
         }
     }
 
-    /// Reads it from the beginning.
+    /// Returns a reader from the beginning of the file.
     pub(super) fn reader(&mut self) -> Result<BufReader<&mut File>, CopyError> {
         self.file.rewind().map_err(ExportError::from)?;
         Ok(BufReader::new(&mut self.file))
@@ -52,7 +52,7 @@ pub(super) struct SpooledLines {
 }
 
 impl SpooledLines {
-    /// Writes the lines of a session; `None` if it is not there.
+    /// Writes the lines of a session; `None` if the session does not exist.
     pub(super) fn of(
         store: &dyn SessionStore,
         id: &SessionId,
@@ -67,7 +67,7 @@ impl SpooledLines {
     }
 }
 
-/// Returns the digest of a session's lines, `None` if it is not there.
+/// Returns the digest of a session's lines; `None` if the session does not exist.
 pub(super) fn digest_in(
     store: &dyn SessionStore,
     id: &SessionId,
@@ -76,7 +76,7 @@ pub(super) fn digest_in(
     Ok(lines.map(|lines| lines.digest))
 }
 
-/// Hands on what is written, and digests it.
+/// A writer that digests what it passes on.
 pub(super) struct Digested<W: Write> {
     out: BufWriter<W>,
     hash: Sha256,

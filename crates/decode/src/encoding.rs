@@ -1,4 +1,4 @@
-//! Compressed files and other encodings than UTF-8, as readers of UTF-8.
+//! Readers that return the UTF-8 text of compressed files and of files in other encodings.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -9,9 +9,9 @@ use crate::utf16::Utf16Reader;
 #[cfg(feature = "zstd")]
 use crate::zstd::ZstdReader;
 
-/// The number of bytes that decide how a file is encoded.
+/// The number of bytes from which the encoding of a file is detected.
 pub(crate) const HEAD_BYTES: usize = 64;
-/// A compressed file that holds more is refused: a few bytes can hold endless ones.
+/// The maximum size of a decompressed file: a few bytes can expand without end.
 const MAX_DECOMPRESSED: u64 = 1 << 30;
 
 /// The encoding of a file.
@@ -26,7 +26,7 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// Decides by how a file begins.
+    /// Detects the encoding from the first bytes of a file.
     pub(crate) fn of(head: &[u8]) -> Self {
         match head {
             [0xFF, 0xFE, 0, 0, ..] | [0, 0, 0xFE, 0xFF, ..] => Self::Utf32,
@@ -43,8 +43,8 @@ impl Encoding {
         }
     }
 
-    /// Recognises UTF-16 without a byte order mark: all of the first units are ASCII. A file that begins
-    /// with zeros is another thing: its blocks were never written.
+    /// Detects UTF-16 without a byte order mark: all of the first units are ASCII. A file that begins with
+    /// zeros is not UTF-16: its blocks were never written.
     fn without_mark(head: &[u8]) -> Self {
         let mut units = head.chunks_exact(2).take(8);
         if units.len() < 2 {
@@ -64,17 +64,17 @@ impl Encoding {
         }
     }
 
-    /// True if the text has to be decoded before it can be read.
+    /// True if the text must be decoded before it can be read.
     pub(crate) fn is_decoded(self) -> bool {
         !matches!(self, Self::Utf8 | Self::Sqlite)
     }
 }
 
-/// Returns a reader of the UTF-8 text in `reader`, which begins with `head` and may be compressed. Adds what
-/// was decoded to `encodings`.
+/// Returns a reader of the UTF-8 text in `reader`, which begins with `head` and may be compressed. Adds the
+/// decoded encodings to `encodings`.
 ///
 /// # Errors
-/// If the file cannot be read, or is in an encoding that is not decoded.
+/// If the file cannot be read, or its encoding is not supported.
 pub(crate) fn text_in<'a>(
     head: &[u8],
     reader: Box<dyn BufRead + 'a>,
@@ -116,7 +116,7 @@ pub(crate) fn text_in<'a>(
     text_in(&head, Box::new(whole), encodings)
 }
 
-/// Reads the bytes that decide how a file is encoded.
+/// Reads the bytes from which the encoding is detected.
 pub(crate) fn head_of(reader: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     reader.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
@@ -127,7 +127,7 @@ fn unusable(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// Fails once more than `left` bytes were read.
+/// A reader that fails after `left` bytes.
 struct Limited<R> {
     inner: R,
     left: u64,

@@ -1,12 +1,12 @@
-//! A text in pieces that can be repaired one by one.
+//! The pieces of a text, each of which can be repaired on its own.
 
 use std::io::{self, Read};
 
 /// The number of bytes read at once.
 const CHUNK_BYTES: usize = 256 << 10;
-/// A piece that has no place to be cut at is cut anyway at this length, in bytes.
+/// The length in bytes at which a piece is cut if it has no better place for a cut.
 const MAX_PIECE: usize = 64 << 20;
-/// No escape is longer: a pair of surrogates, each as `\ud83d`.
+/// The length of the longest escape: a pair of surrogates, each as `\ud83d`.
 const LONGEST_ESCAPE: usize = 12;
 
 /// The pieces of a text.
@@ -28,7 +28,7 @@ impl<'a> TextPieces<'a> {
         }
     }
 
-    /// Returns the next piece, `None` at the end. What was read before an error comes first.
+    /// Returns the next piece; `None` at the end. Bytes that were read before an error are returned before it.
     pub(crate) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.buffer.drain(..self.given);
         self.given = 0;
@@ -63,8 +63,8 @@ impl<'a> TextPieces<'a> {
     }
 }
 
-/// Returns where the bytes can be cut, `None` if only more of them tell. There is none in the first
-/// `looked` of them.
+/// Returns the position of a cut; `None` if more bytes are needed to find one. The first `looked` bytes are
+/// known to have none.
 fn cut(bytes: &[u8], looked: usize) -> Option<usize> {
     if let Some(end) = memchr::memrchr(b'\n', &bytes[looked..]) {
         return Some(looked + end + 1);

@@ -1,4 +1,4 @@
-//! Repairs of JSON text that no parser reads: halves of surrogate pairs, bytes that are not UTF-8, zeros of
+//! Repairs of JSON text that no parser accepts: halves of surrogate pairs, bytes that are not UTF-8, zeros of
 //! blocks that were never written, control characters within strings.
 
 use std::borrow::Cow;
@@ -45,7 +45,7 @@ pub struct Repair {
 /// a character.
 #[derive(Default)]
 pub struct Repairer {
-    /// The number of lines that ended so far.
+    /// The number of complete lines so far.
     lines: u64,
     within: ScanPosition,
     found: Vec<Repair>,
@@ -71,12 +71,12 @@ impl Repairer {
             let has_lone = || surrogates::may_hold(piece) && surrogates::replace_lone(text).1 > 0;
             !(has_control(piece) || has_lone())
         });
-        // A tab is white space between values, and nothing that a string may hold.
+        // A tab is white space between values, and invalid within a string.
         let has_tab = memchr::memchr(b'\t', piece).is_some();
         is_plain && !(self.pass(piece, has_tab) && has_tab && has_tab_in_string(piece, before))
     }
 
-    /// Goes over a piece that is not changed. Returns true if it may have tabs in strings.
+    /// Passes a piece that is not changed. Returns true if it may have tabs in strings.
     fn pass(&mut self, piece: &[u8], has_tab: bool) -> bool {
         let last = memchr::memrchr(b'\n', piece).map_or(0, |end| end + 1);
         if last > 0 {
@@ -130,7 +130,7 @@ impl Repairer {
                     zeros += 1;
                     repaired.push(b' ');
                 }
-                // Records of a text sequence are set apart by one.
+                // A text sequence of JSON separates its records by a control character.
                 _ if is_control(byte) && !self.within.in_string => repaired.push(b' '),
                 _ if (is_control(byte) || byte == b'\t') && self.within.in_string => {
                     controls += 1;
@@ -170,12 +170,13 @@ impl ScanPosition {
     }
 }
 
-/// True for what JSON allows nowhere.
+/// True for a character that JSON allows nowhere.
 fn is_control(byte: u8) -> bool {
     byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')
 }
 
-/// Without a way out of the loop, so that many bytes are looked at in one instruction.
+/// Returns true if a piece has such a character. Checks every byte without an early exit, so that the loop is
+/// vectorised.
 fn has_control(piece: &[u8]) -> bool {
     piece
         .iter()
@@ -244,7 +245,7 @@ mod tests {
                 "{\"a\":\t\"x\\u0009y\\u001b[0m\\\"\\u0009\"}",
                 vec![(Damage::Control, 1, 3)],
             ),
-            // A string ends with its line, however it was cut.
+            // The end of a line ends a string that was cut.
             (b"{\"a\n\t1\n", "{\"a\n\t1\n", vec![]),
         ] {
             assert_eq!(of(text), (repaired.to_owned(), repairs));

@@ -1,10 +1,10 @@
-//! A copy of a text that is made for one reading: in memory, or in a file without a name.
+//! A temporary copy of a text: in memory, or in an unnamed file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Cursor, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// A copy is held in memory up to this size, in bytes.
+/// The size up to which a copy stays in memory, in bytes.
 const MAX_HELD: usize = 4 << 20;
 
 /// A copy that is being written.
@@ -62,8 +62,8 @@ impl Write for SpoolWriter {
     }
 }
 
-/// Creates a file that only its owner can read, and takes its name away: nothing is left of it when the
-/// program ends, however that happens.
+/// Creates a file that only its owner can read, and removes its name, so that the file is gone when the program
+/// ends, even if it is killed.
 fn unnamed_file() -> io::Result<File> {
     let name = format!(".loopstore-{}", uuid::Uuid::now_v7());
     let path = std::env::temp_dir().join(name);

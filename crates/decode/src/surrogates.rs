@@ -1,13 +1,13 @@
-//! Halves of surrogate pairs. JSON can spell them (a program that cuts a text by UTF-16 units leaves half
-//! an emoji), and no text can hold them.
+//! Halves of surrogate pairs. JSON can contain them as escapes (a program that cuts a text by UTF-16 units
+//! leaves half an emoji), and no UTF-8 text can.
 
 use std::borrow::Cow;
 
 use memchr::memmem;
 
-/// An escaped unit of UTF-16, as `\ud83d`, in bytes.
+/// The length of an escaped unit of UTF-16, such as `\ud83d`, in bytes.
 const ESCAPE: usize = 6;
-/// The escaped replacement character; it is as long as the half that it replaces.
+/// The escaped replacement character, which is as long as the half that it replaces.
 const REPLACEMENT: &str = "\\ufffd";
 
 /// Replaces the halves in JSON text that have no other half; returns their number too.
@@ -19,7 +19,7 @@ pub fn replace_lone(json: &str) -> (Cow<'_, str>, u64) {
     while let Some(found) = memchr::memchr(b'\\', &json.as_bytes()[at..]) {
         at += found;
         let Some(unit) = unit_at(json, at) else {
-            // Another escape, of two bytes.
+            // The escape is another one, of two bytes.
             at = (at + 2).min(json.len());
             continue;
         };
@@ -45,12 +45,12 @@ pub fn replace_lone(json: &str) -> (Cow<'_, str>, u64) {
     (Cow::Owned(mended), count)
 }
 
-/// True if an escaped surrogate may be among the bytes.
+/// True if the bytes may contain an escaped surrogate.
 pub(crate) fn may_hold(json: &[u8]) -> bool {
     memmem::find(json, b"\\ud").is_some() || memmem::find(json, b"\\uD").is_some()
 }
 
-/// Reads the unit that is escaped at a byte.
+/// Returns the escaped unit at a byte.
 fn unit_at(json: &str, at: usize) -> Option<u16> {
     let digits = json.get(at..at + ESCAPE)?.strip_prefix("\\u")?;
     u16::from_str_radix(digits, 16).ok()
@@ -73,7 +73,7 @@ mod tests {
             ),
             (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
             (r#""\\ud83d \\\ud83d""#, r#""\\ud83d \\\ufffd""#),
-            // No JSON, and no reason to panic.
+            // This is not JSON, and must not panic.
             ("\"\\", "\"\\"),
             ("\"\\ud8", "\"\\ud8"),
             ("\"\\ud83é", "\"\\ud83é"),

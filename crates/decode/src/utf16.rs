@@ -5,8 +5,7 @@ use std::io::{self, BufRead, Read};
 /// The number of bytes decoded at once.
 const CHUNK_BYTES: usize = 32 << 10;
 
-/// Decodes while it is read. A unit that has no other half becomes U+FFFD, and the byte order mark is left
-/// out.
+/// A reader that decodes UTF-16. A unit without its other half becomes U+FFFD; the byte order mark is left out.
 pub(crate) struct Utf16Reader<R> {
     reader: R,
     is_big_endian: bool,
@@ -33,7 +32,7 @@ impl<R: BufRead> Utf16Reader<R> {
         }
     }
 
-    /// Decodes what is there. Returns `false` at the end.
+    /// Decodes the buffered bytes. Returns `false` at the end.
     fn decode(&mut self) -> io::Result<bool> {
         self.text.clear();
         self.taken = 0;
@@ -61,7 +60,7 @@ impl<R: BufRead> Utf16Reader<R> {
         self.reader.consume(read);
         let is_end = read == 0;
         match is_end {
-            // Half a unit stands for a character that is lost.
+            // Half a unit is one lost character.
             true => units.extend(self.odd.take().map(|_| 0xFFFD)),
             false => self.high = units.pop_if(|unit| (0xD800..0xDC00).contains(unit)),
         }

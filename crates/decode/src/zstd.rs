@@ -5,10 +5,10 @@ use std::io::{self, BufRead, Error, ErrorKind, Read};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// The largest window that a frame may ask for, in bytes: it is held in memory.
+/// The largest window that a frame may request, in bytes: it is held in memory.
 const MAX_WINDOW: u64 = 64 << 20;
 
-/// Decompresses while it is read.
+/// A reader that decompresses.
 pub(crate) struct ZstdReader<R> {
     reader: R,
     /// The frame that is being read.
@@ -23,7 +23,7 @@ impl<R: BufRead> ZstdReader<R> {
         }
     }
 
-    /// Begins the next frame; skippable ones are skipped. Returns `false` at the end of the data.
+    /// Begins the next frame; skippable frames are skipped. Returns `false` at the end of the data.
     fn begin(&mut self) -> io::Result<bool> {
         loop {
             if self.reader.fill_buf()?.is_empty() {

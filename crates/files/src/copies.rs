@@ -45,7 +45,7 @@ pub fn remove_unfinished_copies(database: &Path) -> Vec<UnfinishedCopy> {
         removed: file.remove().is_ok(),
     };
     let copies = found(database).into_iter().map(copy).collect();
-    // Without it the notes are only longer.
+    // If this fails, the notes only stay longer.
     let _ = change_notes(&notes_of(database), |line| Path::new(line).exists());
     copies
 }
@@ -91,7 +91,7 @@ impl CopyNote {
 
 impl Drop for CopyNote {
     fn drop(&mut self) {
-        // A note that stays names a file that is not there.
+        // If this fails, a note stays that refers to no file.
         let _ = change_notes(&self.notes, |line| *line != *self.copy.as_os_str());
     }
 }
@@ -109,7 +109,7 @@ fn notes(path: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.is_absolute()).collect()
 }
 
-/// Keeps the notes that are wanted; without any the file goes.
+/// Keeps the selected notes; removes the file if none is left.
 fn change_notes(path: &Path, is_kept: impl Fn(&std::ffi::OsStr) -> bool) -> io::Result<()> {
     let mut file = open_locked(path, false)?;
     let mut bytes = Vec::new();
@@ -129,7 +129,7 @@ fn change_notes(path: &Path, is_kept: impl Fn(&std::ffi::OsStr) -> bool) -> io::
     file.write_all(&new)
 }
 
-/// Opens the notes and waits until nobody else changes them.
+/// Opens and locks the notes; waits while another process changes them.
 fn open_locked(path: &Path, creates: bool) -> io::Result<File> {
     loop {
         let file = OpenOptions::new()
@@ -141,7 +141,7 @@ fn open_locked(path: &Path, creates: bool) -> io::Result<File> {
             .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(path)?;
         flock(&file, FlockOperation::LockExclusive)?;
-        // Whoever had it before may have removed it.
+        // The process that had the lock before may have removed the file.
         let open = file.metadata()?;
         match std::fs::symlink_metadata(path) {
             Ok(named) if (named.dev(), named.ino()) == (open.dev(), open.ino()) => return Ok(file),

@@ -1,8 +1,8 @@
 //! Files that a killed process was writing.
 //!
-//! A file is written without a name where the system can do that, so that nothing of it is left after a kill. Where
-//! it needs a name, as SQLite needs one for a copy, it is locked until it is finished. One that nobody has locked
-//! was left by a process that is gone.
+//! A file is written without a name where the system supports it, so that a kill leaves nothing. A file that
+//! needs a name, as SQLite needs one for a copy, is locked until it is finished. Such a file without a lock was
+//! left by a process that is gone.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,26 +11,26 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-/// The end of the name of a file that is being written.
+/// The suffix of the name of an unfinished file.
 const END: &str = ".part";
 
-/// The random digits before that end.
+/// The number of random digits before the suffix.
 const DIGITS: usize = 12;
 
-/// The ends of files that SQLite keeps beside a database.
+/// The suffixes of the files that SQLite keeps next to a database.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Returns a name in the folder of a file under which it is written.
+/// Returns a temporary name in the folder of the target.
 pub(super) fn name_beside(target: &Path) -> io::Result<PathBuf> {
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut random = [0; DIGITS / 2];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-    // A long name must stay within the 255 bytes that a name may have.
+    // A name may have 255 bytes.
     let short: String = name.to_string_lossy().chars().take(48).collect();
     Ok(target.with_file_name(format!(".{short}.{}{END}", hex::encode(random))))
 }
 
-/// True if a file has a name as [`name_beside`] makes it.
+/// True if a file has a name from [`name_beside`].
 fn is_named_so(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let stem = name.and_then(|name| name.strip_prefix('.')?.strip_suffix(END));
@@ -41,8 +41,8 @@ fn is_named_so(path: &Path) -> bool {
     })
 }
 
-/// Creates a file under a name of its own and locks it, so that nobody takes it for one that was left. `announce`
-/// gets the path before the file is there.
+/// Creates a file under a temporary name and locks it, so that no process takes it for a leftover. `announce`
+/// gets the path before the file exists.
 pub(super) fn create_locked(
     target: &Path,
     announce: &mut dyn FnMut(&Path),
@@ -55,9 +55,9 @@ pub(super) fn create_locked(
             .create_new(true)
             .mode(0o600)
             .open(&path)?;
-        // A file system without locks cannot be swept either.
+        // On a file system without locks, leftovers cannot be recognised either.
         let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        // Somebody who swept may have removed it between the two.
+        // Another process that removes leftovers may have removed the file before it was locked.
         match is_locked {
             Err(rustix::io::Errno::WOULDBLOCK) => {}
             _ if is_at(&file, &path) => return Ok((file, path)),

@@ -1,8 +1,9 @@
-//! A file that is there whole or not at all.
+//! A file that is written completely or not at all.
 //!
-//! It is written beside its place without a name where the file system can do that, else under another name,
-//! brought to the disk, and gets its name. Whatever cuts the writing off, a file of the final name is the old one
-//! or the new one. What a killed process left under another name is removed by the next one that writes there.
+//! It is written next to its target, without a name where the file system supports it and else under a
+//! temporary name, synced to the disk, and then renamed. If the writing is interrupted at any time, the target
+//! is the old file or the new one. The next write to the same target removes the temporary file that a killed
+//! process left.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -37,11 +38,11 @@ pub struct WholeFile {
 /// The way in which a file is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Written {
-    /// In its place, which is no file that could be renamed over.
+    /// At its target, which cannot be replaced by a rename.
     InPlace,
-    /// In its folder, without a name.
+    /// In the folder of its target, without a name.
     Unnamed,
-    /// In its folder, under another name.
+    /// In the folder of its target, under a temporary name.
     Beside(PathBuf),
 }
 
@@ -112,7 +113,7 @@ impl WholeFile {
     ) -> io::Result<Self> {
         let folder = folder_of(&target).ok_or(io::ErrorKind::InvalidInput)?;
         for left in unfinished_files(folder) {
-            // A file that cannot be removed has another name and does no harm here.
+            // A file that cannot be removed has a temporary name and does no harm here.
             let _ = left.remove();
         }
         let unnamed = match announce {
@@ -160,7 +161,7 @@ impl WholeFile {
             if unnamed::link(&self.file, &self.target, self.is_new)? {
                 return folder.map_or(Ok(()), |folder| folder.sync_all());
             }
-            // Nothing can be replaced by a file without a name.
+            // An unnamed file cannot replace a file, so it is linked under a temporary name first.
             let path = name_beside(&self.target)?;
             unnamed::link(&self.file, &path, true)?;
             self.written = Written::Beside(path);
@@ -172,7 +173,7 @@ impl WholeFile {
             }
         }
         self.written = Written::InPlace;
-        // The name is on the disk once its folder is.
+        // The name is on the disk once the folder is synced.
         folder.map_or(Ok(()), |folder| folder.sync_all())
     }
 }
@@ -190,18 +191,18 @@ impl Write for WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if let Written::Beside(beside) = &self.written {
-            // A file that cannot be removed has another name and does no harm.
+            // A file that cannot be removed has a temporary name and does no harm.
             let _ = std::fs::remove_file(beside);
         }
     }
 }
 
-/// Gives a file another name, which no other may have.
+/// Renames a file to a name that no other file may have.
 fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     match std::fs::hard_link(from, to) {
         Ok(()) => std::fs::remove_file(from),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
-        // A file system without second names; then only a look says whether the name is free.
+        // The file system has no hard links; then only a check shows that the name is free.
         Err(_) => match std::fs::symlink_metadata(to) {
             Ok(_) => Err(exists()),
             Err(_) => std::fs::rename(from, to),
@@ -223,7 +224,7 @@ fn folder_of(path: &Path) -> Option<&Path> {
     })
 }
 
-/// Files without a name.
+/// Unnamed files.
 #[cfg(target_os = "linux")]
 mod unnamed {
     use std::fs::{File, OpenOptions};
@@ -235,7 +236,7 @@ mod unnamed {
     use rustix::fs::{AtFlags, CWD, OFlags, linkat};
     use rustix::io::Errno;
 
-    /// Creates a file in a folder; `None` where its file system, or a system without `/proc`, cannot.
+    /// Creates a file in a folder; `None` if the file system does not support it, or the system has no `/proc`.
     pub(super) fn create(folder: &Path) -> Option<File> {
         let file = OpenOptions::new()
             .write(true)
@@ -246,10 +247,10 @@ mod unnamed {
         path_of(&file).symlink_metadata().is_ok().then_some(file)
     }
 
-    /// Gives a file a name; returns whether it has it, which it has not if another file does that may be replaced.
+    /// Gives a file its name. Returns false if another file has the name and may be replaced.
     ///
     /// # Errors
-    /// If the folder refuses, or another file that may not be replaced has the name.
+    /// If the folder rejects the file, or another file has the name and may not be replaced.
     pub(super) fn link(file: &File, path: &Path, is_new: bool) -> io::Result<bool> {
         match linkat(CWD, path_of(file), CWD, path, AtFlags::SYMLINK_FOLLOW) {
             Ok(()) => Ok(true),
@@ -264,7 +265,7 @@ mod unnamed {
     }
 }
 
-/// Files without a name, which no file can be here.
+/// Unnamed files, which this system does not support.
 #[cfg(not(target_os = "linux"))]
 mod unnamed {
     use std::fs::File;

@@ -21,7 +21,8 @@ pub fn unlock_byte(file: &File, at: i64) {
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &mut range) };
 }
 
-/// Returns `true` if no other open file has the byte locked; `false` also if the file system cannot tell.
+/// Returns `true` if no other open file has the byte locked; `false` also if the file system does not support
+/// the query.
 pub fn is_byte_free(file: &File, at: i64) -> bool {
     let mut found = byte(libc::F_WRLCK, at);
     // SAFETY: the descriptor is open, and the structure lives through the call.

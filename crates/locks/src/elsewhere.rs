@@ -1,4 +1,4 @@
-//! Systems without open file description locks: nothing is locked, and nothing is known of a byte.
+//! Systems without open file description locks: no byte is ever locked, or known to be free.
 
 use std::fs::File;
 
@@ -13,7 +13,7 @@ pub fn lock_byte(_: &File, _: i64) -> bool {
 /// Does nothing.
 pub fn unlock_byte(_: &File, _: i64) {}
 
-/// Returns `false`, since nothing is known.
+/// Returns `false`, since the state of the byte is unknown.
 pub fn is_byte_free(_: &File, _: i64) -> bool {
     false
 }
@@ -34,7 +34,7 @@ pub(crate) fn close_shared(_: File) {}
 mod tests {
     use super::*;
 
-    /// A caller must never believe that a lock is held where there is none.
+    /// A caller must not believe that it holds a lock that does not exist.
     #[test]
     fn nothing_is_locked_and_no_byte_is_known_to_be_free() {
         let file = tempfile::tempfile().unwrap();

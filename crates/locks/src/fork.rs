@@ -15,17 +15,17 @@ thread_local! {
     static DURING_FORK: Cell<Option<MutexGuard<'static, Table>>> = const { Cell::new(None) };
 }
 
-/// Has every later fork give the child open files of its own.
+/// Makes every later fork give the child open files of its own.
 pub(crate) fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        // SAFETY: the three functions take no argument and live as long as the program. Without memory for them
-        // forks are as they were without this crate.
+        // SAFETY: the three functions take no argument and live as long as the program. If there is no memory
+        // to register them, forks behave as without this crate.
         unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
     });
 }
 
-/// Waits until no other thread changes the table: its mutex would stay locked in the child for good.
+/// Waits until no other thread changes the table: otherwise its mutex would stay locked in the child.
 unsafe extern "C" fn prepare() {
     let table = table::locked();
     let _ = DURING_FORK.try_with(|kept| kept.set(Some(table)));
@@ -41,10 +41,10 @@ unsafe extern "C" fn in_child() {
     }
 }
 
-/// Maps a part of a file again at the same address, now from the child's own open file.
+/// Maps a part of a file again at the same address, from the child's own open file.
 pub(crate) fn map_again(part: &Mapping) {
-    // SAFETY: the addresses are those of SQLite's mapping of the same part of the same file, so that nothing
-    // changes for who reads or writes there. Where it fails the old mapping stays.
+    // SAFETY: the addresses are those of SQLite's mapping of the same part of the same file, so that readers
+    // and writers of the memory see no change. If the call fails, the old mapping stays.
     unsafe {
         libc::mmap(
             part.address as *mut libc::c_void,
@@ -57,8 +57,8 @@ pub(crate) fn map_again(part: &Mapping) {
     }
 }
 
-/// Opens the file of a descriptor anew under the same number. Where that fails the number refers to nothing:
-/// the child then cannot use it, nor harm its parent.
+/// Opens the file of a descriptor again under the same number. If that fails, the number refers to no file: the
+/// child can then neither use it nor harm its parent.
 pub(crate) fn reopen(fd: c_int) {
     let mut path = [0u8; 32];
     let written = write!(&mut path[..31], "/proc/self/fd/{fd}");

@@ -26,7 +26,7 @@
 mod byte;
 #[cfg(target_os = "linux")]
 mod descriptors;
-// Its tests run on Linux too.
+// Tests of this module run on Linux too.
 #[cfg(any(test, not(target_os = "linux")))]
 mod elsewhere;
 mod files;

@@ -1,4 +1,4 @@
-//! The byte ranges of one file that are locked.
+//! The locked byte ranges of one file.
 
 /// The kind of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Ranges {
         self.0.clear();
     }
 
-    /// Removes the ranges that `keep` refuses.
+    /// Removes the ranges for which `keep` returns false.
     pub(crate) fn retain(&mut self, keep: impl FnMut(&Range) -> bool) {
         self.0.retain(keep);
     }
@@ -72,7 +72,7 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    /// Every history of small locks, beside an array of bytes.
+    /// Compares every history of small locks with an array of bytes.
     #[test]
     fn ranges_are_what_an_array_of_bytes_says() {
         let modes = [None, Some(Mode::Shared), Some(Mode::Exclusive)];

@@ -19,7 +19,7 @@ type Any = unsafe extern "C" fn();
 /// The calls that are replaced, in the order of `install`.
 const NAMES: [&CStr; 5] = [c"open", c"close", c"fcntl", c"mmap", c"munmap"];
 
-/// The system calls that SQLite had before.
+/// The system calls that SQLite used before.
 struct OriginalCalls {
     open: OpenFn,
     close: CloseFn,
@@ -30,7 +30,7 @@ struct OriginalCalls {
 
 static REPLACED: OnceLock<OriginalCalls> = OnceLock::new();
 
-/// Replaces the calls. Returns `false` where open file description locks cannot be had.
+/// Replaces the calls. Returns `false` if the system has no open file description locks.
 pub(crate) fn install() -> bool {
     // The lock structure of 32-bit systems depends on how SQLite was compiled.
     if cfg!(not(target_pointer_width = "64")) || !system_has_locks() {
@@ -68,8 +68,8 @@ pub(crate) fn install() -> bool {
             return true;
         }
         fork::watch();
-        // SQLite passes `fcntl` one argument more than the two that it names: 64-bit Linux passes it in the
-        // same register whether a function is variadic or not.
+        // SQLite passes `fcntl` a third argument in addition to the two of its declaration: 64-bit Linux passes
+        // it in the same register whether a function is variadic or not.
         let ours = [
             std::mem::transmute::<OpenFn, Any>(open),
             std::mem::transmute::<CloseFn, Any>(close),
@@ -86,8 +86,8 @@ pub(crate) fn install() -> bool {
 
 /// Returns `true` if the kernel has open file description locks.
 fn system_has_locks() -> bool {
-    // A query on a descriptor that does not exist fails with EBADF where the command is known, else with EINVAL;
-    // some sandboxes look at the descriptor first, so an open file is asked.
+    // A query on an invalid descriptor fails with EBADF if the command is known, else with EINVAL; some
+    // sandboxes check the descriptor first, so the query uses an open file.
     let Ok(file) = std::fs::File::open("/dev/null") else {
         return false;
     };
@@ -103,7 +103,7 @@ fn system_has_locks() -> bool {
     unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &mut range) == 0 }
 }
 
-/// The functions that were replaced. Nobody calls one of ours before they are known.
+/// Returns the replaced functions. They are set before the first replacement is called.
 fn replaced() -> &'static OriginalCalls {
     REPLACED
         .get()
@@ -120,7 +120,7 @@ pub(crate) fn lock_descriptor(fd: c_int, command: c_int, range: &mut libc::flock
     unsafe { (replaced().fcntl)(fd, command, std::ptr::from_mut(range)) }
 }
 
-/// Opens a file for SQLite, with a descriptor that could not be closed before if there is one.
+/// Opens a file for SQLite; reuses a parked descriptor of the file if there is one.
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_int {
     // SAFETY: SQLite passes a path that ends in a zero byte.
     let name = unsafe { CStr::from_ptr(path) };
@@ -129,7 +129,7 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_i
     if let Some(fd) = table.unpark(name, flags) {
         return fd;
     }
-    // SAFETY: the arguments are passed on as they came.
+    // SAFETY: the arguments are passed on unchanged.
     let fd = unsafe { (replaced().open)(path, flags, mode) };
     let failure = errno();
     if fd >= 0 {
@@ -142,11 +142,11 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> c_i
     fd
 }
 
-/// Closes a descriptor of SQLite, or keeps it for later.
+/// Closes a descriptor of SQLite, or parks it for later.
 unsafe extern "C" fn close(fd: c_int) -> c_int {
     let mut table = table::locked();
     let is_kept = table.forget(fd);
-    // Not after the table was unlocked: the number may be given to another file at once.
+    // The table is still locked: after the close, the number may be given to another file at once.
     let closed = if is_kept { 0 } else { close_descriptor(fd) };
     let failure = errno();
     drop(table);
@@ -154,10 +154,10 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
     closed
 }
 
-/// Locks, unlocks or looks for a lock.
+/// Locks, unlocks or queries a lock.
 unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
-    // SQLite waits for a lock by asking again; the one build that asks the system to wait (F_SETLKW with
-    // SQLITE_ENABLE_SETLK_TIMEOUT) takes "not now" for an answer too.
+    // SQLite waits for a lock by polling; the one build that asks the system to wait (F_SETLKW with
+    // SQLITE_ENABLE_SETLK_TIMEOUT) accepts a failure too.
     let is_query = command == libc::F_GETLK;
     if is_query || command == libc::F_SETLK || command == libc::F_SETLKW {
         // SAFETY: the argument of these commands is a pointer to this structure, which nobody else uses.
@@ -177,11 +177,11 @@ unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> 
             Err(LockRefusal::Unknown) => {}
         }
     }
-    // SAFETY: the arguments are passed on as they came.
+    // SAFETY: the arguments are passed on unchanged.
     unsafe { (replaced().fcntl)(fd, command, argument) }
 }
 
-/// Maps a part of a file, and notes where.
+/// Maps a part of a file, and records the mapping.
 unsafe extern "C" fn mmap(
     address: *mut c_void,
     length: usize,
@@ -191,7 +191,7 @@ unsafe extern "C" fn mmap(
     offset: i64,
 ) -> *mut c_void {
     let mut table = table::locked();
-    // SAFETY: the arguments are passed on as they came.
+    // SAFETY: the arguments are passed on unchanged.
     let mapped = unsafe { (replaced().mmap)(address, length, access, flags, fd, offset) };
     let failure = errno();
     if mapped != libc::MAP_FAILED && table.files.contains_key(&fd) {
@@ -208,13 +208,13 @@ unsafe extern "C" fn mmap(
     mapped
 }
 
-/// Unmaps what [`mmap`] mapped.
+/// Unmaps a mapping of [`mmap`].
 unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     let mut table = table::locked();
     table
         .mappings
         .retain(|part| part.address != address as usize);
-    // SAFETY: the arguments are passed on as they came.
+    // SAFETY: the arguments are passed on unchanged.
     let done = unsafe { (replaced().munmap)(address, length) };
     let failure = errno();
     drop(table);
@@ -223,7 +223,7 @@ unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
 }
 
 pub(crate) fn errno() -> c_int {
-    // SAFETY: the address is that of this thread's own number.
+    // SAFETY: the address of this thread's `errno` is valid.
     unsafe { *libc::__errno_location() }
 }
 

@@ -1,10 +1,10 @@
-//! The files that SQLite has open in this process, and who holds their locks.
+//! The files that SQLite has open in this process, and the holders of their locks.
 //!
-//! SQLite takes for granted that a lock belongs to the process: one connection takes it, another one that
-//! shares it gives it back, each through its own descriptor. So all locks of a file are held by one of the
-//! descriptors, the *holder*, and whatever SQLite asks of another descriptor of the same file is done with
-//! the holder. SQLite closes no descriptor of a file on which a connection of it holds a lock, except that it
-//! relies on closing the `-shm` file to release the last lock there.
+//! SQLite assumes that a lock belongs to the process: one connection takes it, another one that shares it
+//! releases it, each through its own descriptor. So one descriptor of a file, the *holder*, has all of its
+//! locks, and each lock operation of SQLite on another descriptor of the file is done with the holder. SQLite
+//! closes no descriptor of a file on which one of its connections holds a lock, with one exception: it relies
+//! on closing the `-shm` file to release the last lock there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_int};
@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::ranges::{Mode, Range, Ranges};
 use crate::syscalls::{close_descriptor, errno, lock_descriptor};
 
-/// A file, whatever its names.
+/// The identity of a file, whatever its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Inode {
     device: u64,
@@ -35,7 +35,7 @@ struct LockHolder {
     held: Ranges,
 }
 
-/// The reason that a lock was not set here.
+/// The reason that this module did not set a lock.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LockRefusal {
     /// The descriptor was opened before the calls were replaced, or its file has no such locks.
@@ -51,13 +51,13 @@ pub(crate) struct Table {
     holders: BTreeMap<Inode, LockHolder>,
     /// Descriptors that SQLite has closed, but whose closing would remove locks of another part of the process.
     pub(crate) parked: Vec<(c_int, Inode)>,
-    /// Descriptors of [`crate::OwnFile`].
+    /// The descriptors of [`crate::OwnFile`].
     pub(crate) own: Vec<c_int>,
-    /// The parts of files that SQLite has in memory: a mapping keeps the open file, and with it its locks.
+    /// The parts of files that SQLite has mapped: a mapping keeps the open file, and with it its locks.
     pub(crate) mappings: Vec<Mapping>,
 }
 
-/// A part of a file in memory.
+/// A mapped part of a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mapping {
     pub(crate) address: usize,
@@ -75,13 +75,13 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     mappings: Vec::new(),
 });
 
-/// Returns the table. It is whole at every moment, whoever panicked.
+/// Returns the table. It is consistent even after a panic of another thread.
 pub(crate) fn locked() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl OpenedFile {
-    /// Describes a descriptor that was just opened; `None` for what is no regular file.
+    /// Describes a descriptor that was just opened; `None` if it is no regular file.
     pub(crate) fn of(fd: c_int, path: &CStr, flags: c_int) -> Option<Self> {
         // Logs, journals and temporary files are never locked.
         let is_log = [&b"-wal"[..], b"-journal"]
@@ -95,7 +95,7 @@ impl OpenedFile {
 }
 
 impl Table {
-    /// Looks for a lock of somebody else in the way of this one, as `F_GETLK`.
+    /// Queries a conflicting lock of another holder, as `F_GETLK`.
     pub(crate) fn query(&mut self, fd: c_int, range: &mut libc::flock) -> Result<(), LockRefusal> {
         let holder = self.holder_for(fd)?;
         let asked = if holder.held.is_empty() {
@@ -124,12 +124,12 @@ impl Table {
             holder.fd = fd;
         }
         let mut done = call(holder.fd, libc::F_OFD_SETLK, &mut range);
-        // A descriptor that only reads cannot hold a lock to write: one that can takes the locks over.
+        // A read-only descriptor cannot hold a write lock: a writable one takes the locks over.
         if done == Err(LockRefusal::Failed(libc::EBADF)) && holder.fd != fd {
             holder.move_to(fd)?;
             done = call(fd, libc::F_OFD_SETLK, &mut range);
         }
-        // A file system without these locks says so before the first one is held.
+        // A file system without these locks rejects the first one.
         if done == Err(LockRefusal::Failed(libc::EINVAL)) && holder.held.is_empty() {
             return Err(LockRefusal::Unknown);
         }
@@ -143,7 +143,7 @@ impl Table {
         Ok(self.holders.entry(opened.inode).or_default())
     }
 
-    /// Takes a descriptor that SQLite closes out of the table. Returns `true` if it must stay open.
+    /// Removes a descriptor that SQLite closes from the table. Returns `true` if it must stay open.
     pub(crate) fn forget(&mut self, fd: c_int) -> bool {
         let Some(opened) = self.files.remove(&fd) else {
             return false;
@@ -157,8 +157,8 @@ impl Table {
         is_kept
     }
 
-    /// Takes the locks from a descriptor that is closed. Another descriptor of SQLite keeps them; without one
-    /// they end, as they do with the last descriptor of a process.
+    /// Releases the locks of a descriptor that is closed. Another descriptor of SQLite takes them over; without
+    /// one they end, as POSIX locks do.
     fn release(&mut self, fd: c_int, inode: Inode) {
         let Some(holder) = self.holders.get_mut(&inode) else {
             return;
@@ -206,10 +206,10 @@ impl Table {
         Some(fd)
     }
 
-    /// Closes the parked descriptors of files that nobody else has open any more.
+    /// Closes the parked descriptors of files that no other part of the process has open.
     ///
-    /// Somebody may open such a file and lock it between the look and the closing; the locks of a thread that
-    /// does so within these microseconds would be lost. Only descriptors that are never closed would prevent that.
+    /// Another thread may open such a file and lock it between the check and the close; its lock would be lost.
+    /// The window is a few microseconds. Only descriptors that are never closed would avoid it.
     pub(crate) fn close_parked(&mut self) {
         if self.parked.is_empty() {
             return;
@@ -224,7 +224,7 @@ impl Table {
         });
     }
 
-    /// Returns the files that descriptors other than this one and those of the table refer to.
+    /// Returns the files of all descriptors except this one and those of the table.
     fn others_than(&self, closing: Option<c_int>) -> Others {
         let Ok(all) = std::fs::read_dir("/proc/self/fd") else {
             return Others::Unknown;
@@ -244,9 +244,9 @@ impl Table {
     }
 
     /// Gives this process, which was just forked, open files of its own in place of those of its parent: with
-    /// the parent's own locks that readers share, and without its locks to write.
+    /// its parent's read locks, and without its write locks.
     pub(crate) fn separate_from_parent(&mut self) {
-        // Nobody else in this process has locks yet, so closing removes none.
+        // This process has no other locks yet, so the closes remove none.
         for (fd, _) in self.parked.drain(..) {
             // SAFETY: the table owns it.
             unsafe { libc::close(fd) };
@@ -266,8 +266,8 @@ impl Table {
 }
 
 impl LockHolder {
-    /// Has another descriptor hold the locks. Only locks that readers share can be moved: two descriptors hold
-    /// them at the same time, so that nobody can take them away between.
+    /// Makes another descriptor the holder. Only read locks can be moved: both descriptors hold them for a
+    /// moment, so that no other process can take them in between.
     fn move_to(&mut self, fd: c_int) -> Result<(), LockRefusal> {
         for range in self.held.iter() {
             call(fd, libc::F_OFD_SETLK, &mut flock_of(range))?;
@@ -277,7 +277,7 @@ impl LockHolder {
     }
 }
 
-/// The files that somebody else in this process has open.
+/// The files that other parts of this process have open.
 enum Others {
     Known(BTreeSet<Inode>),
     /// `/proc` is missing.
@@ -333,10 +333,10 @@ fn whole(kind: c_int) -> libc::flock {
     }
 }
 
-/// Returns the file of a descriptor; `None` for what is no regular file.
+/// Returns the identity of the file of a descriptor; `None` if it is no regular file.
 fn inode_of(fd: c_int) -> Option<Inode> {
     let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the structure is written whole where the call succeeds, and only then read.
+    // SAFETY: the structure is fully written if the call succeeds, and only then read.
     let found = unsafe {
         match libc::fstat(fd, found.as_mut_ptr()) {
             0 => found.assume_init(),
@@ -346,7 +346,7 @@ fn inode_of(fd: c_int) -> Option<Inode> {
     regular(&found)
 }
 
-/// Returns the file at a path that is no link.
+/// Returns the identity of the file at a path; `None` if the path is a link.
 fn inode_at(path: &CStr) -> Option<Inode> {
     let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: as above; the path ends in a zero byte.

@@ -1,4 +1,4 @@
-//! Files on every system: what is read, and that a lock is never reported where there is none.
+//! Files on every system: their content, and that a lock is never reported where there is none.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -9,7 +9,7 @@ use loopstore_locks::{OwnFile, SharedFile, install, is_byte_free, lock_byte};
 use loopstore_testing::{SystemConnection, SystemSqlite};
 use rusqlite::{Connection, OpenFlags};
 
-/// The environment variable that names what another process is to do, and with which database.
+/// The environment variable with the task and the database of the child process.
 const CHILD: &str = "LOOPSTORE_LOCKS_CHILD";
 
 fn database() -> (tempfile::TempDir, PathBuf) {
@@ -61,7 +61,7 @@ fn locks_outlast_the_closing_of_other_descriptors() {
     let (_folder, path) = database();
     let ours = Connection::open(&path).unwrap();
     ours.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // What drops the POSIX locks of a process.
+    // These closes remove the POSIX locks of a process.
     for end in ["", "-shm", "-wal"] {
         drop(std::fs::File::open(format!("{}{end}", path.display())));
     }
@@ -97,7 +97,7 @@ fn closing_ours_leaves_the_locks_of_the_other_copy() {
             .filter(|target| target.starts_with(path.parent().unwrap()))
             .count()
     };
-    // Descriptors that cannot be closed are used again instead of gathering.
+    // Descriptors that cannot be closed are reused instead of accumulating.
     assert!(open() <= 5, "{} descriptors", open());
     theirs.run("COMMIT").unwrap();
     drop(theirs);
@@ -120,7 +120,7 @@ fn reading_a_file_leaves_the_locks_of_the_other_copy() {
     }
     let (_folder, path) = database();
     let theirs = other(&path);
-    // A rollback journal has its locks on the file itself.
+    // With a rollback journal the locks are on the database file itself.
     theirs
         .run("PRAGMA journal_mode = delete; BEGIN IMMEDIATE; INSERT INTO t VALUES (2)")
         .unwrap();
@@ -150,7 +150,7 @@ fn a_connection_that_only_reads_hands_its_lock_to_one_that_writes() {
     let writer = Connection::open(&path).unwrap();
     writer.execute_batch("INSERT INTO t VALUES (2)").unwrap();
     assert_eq!(count().unwrap(), 2);
-    // The reader keeps the log from being deleted, whoever holds the lock by now.
+    // The reader keeps the log from being deleted, whichever descriptor holds the lock by now.
     drop(writer);
     assert!(path.with_extension("db-wal").exists());
     assert_eq!(count().unwrap(), 2);
@@ -170,7 +170,7 @@ fn a_connection_that_only_reads_hands_its_lock_to_one_that_writes() {
     leaves_wal.execute_batch(rollback).unwrap();
 }
 
-/// Waits until something is so; the limit ends a test that hangs.
+/// Waits until a condition is true; fails after a limit.
 fn eventually(is_so: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
@@ -222,10 +222,10 @@ fn a_forked_child_does_not_keep_the_locks_of_a_parent_that_was_killed() {
     assert!(!is_byte_free(&queue, 7));
     parent.kill().unwrap();
     parent.wait().unwrap();
-    // Its child sleeps on.
+    // The forked child of the killed process still sleeps.
     let pid = lines.last().unwrap().rsplit(' ').next().unwrap().to_owned();
     assert!(Path::new(&format!("/proc/{pid}")).exists());
-    // It may not have run yet since the fork.
+    // The child may not have run since the fork.
     eventually(|| can_write(&theirs));
     eventually(|| is_byte_free(&queue, 7));
     Command::new("kill").args(["-9", &pid]).status().unwrap();
@@ -245,7 +245,7 @@ fn a_forked_child_cannot_release_the_locks_of_its_parent() {
     assert!(can_write(&theirs));
 }
 
-/// The other process of the two tests above; by itself it does nothing.
+/// The child process of the two tests above; as a test it does nothing.
 #[test]
 fn another_process() {
     let Ok(given) = std::env::var(CHILD) else {
@@ -262,8 +262,8 @@ fn another_process() {
     options.write(true).read(true).create(true).truncate(false);
     let queue = OwnFile::new(options.open(path.with_extension("queue")).unwrap());
     assert!(lock_byte(&queue, 7));
-    // SAFETY: the child calls only what may be called after a fork of a process with several threads, and leaves
-    // by `_exit`.
+    // SAFETY: the child calls only functions that are allowed after a fork of a process with several threads,
+    // and exits with `_exit`.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         if what == "lives" {

@@ -227,7 +227,7 @@ impl Content {
 }
 
 /// Serialises a value, which must be an object, with the field `type` first.
-struct Tagged<'a, T>(&'static str, &'a T);
+pub(super) struct Tagged<'a, T>(pub(super) &'static str, pub(super) &'a T);
 
 impl<T: Serialize> Serialize for Tagged<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -16,6 +16,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod applied_edits;
 #[doc(hidden)]
 pub mod author;
 mod block;
@@ -46,6 +47,7 @@ pub mod tokens;
 mod turn_map;
 mod wire;
 
+pub use applied_edits::{AppliedEdit, AppliedEdits, ClearedThinking, ClearedToolUses};
 pub use author::Author;
 pub use block::{CompactedSection, CompactionBlock, TurnRange};
 pub use content::{Content, Image, Sealed, Text, Thinking, ToolCall};

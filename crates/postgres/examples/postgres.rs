@@ -1,6 +1,6 @@
-//! Records on a server and compacts there, as any number of processes may at once:
-//! `cargo run -p loopstore-postgres --example postgres postgres://me@localhost/agents`, or the address in
-//! `LOOPSTORE_DB`. It adds one session, whatever else is there.
+//! Records on a server and compacts there, as any number of processes may at once: `cargo run -p
+//! loopstore-postgres --example postgres postgres://me@localhost/agents`, or with the address in
+//! `LOOPSTORE_DB`. It adds one session and changes nothing else in the database.
 
 use std::error::Error;
 

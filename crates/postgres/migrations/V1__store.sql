@@ -1789,10 +1789,11 @@ BEGIN
     -- Every run and every flip that applies. Runs of a provider are ignored, because only that provider can
     -- read their opaque items. Runs with edits have no blocks.
     changes AS (
-        SELECT r.key AS run, 'run' AS word, r.tick AS tick, NULL::BIGINT AS flip
+        SELECT r.key AS run, CASE r.trigger WHEN 'edit' THEN 'edit' ELSE 'run' END AS word,
+            r.tick AS tick, NULL::BIGINT AS flip
         FROM chain c JOIN runs r ON r.session = of_session AND r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
-            AND r.strategy NOT LIKE 'provider:%' AND r.trigger <> 'edit'
+            AND (r.strategy NOT LIKE 'provider:%' OR r.trigger = 'edit')
         UNION ALL
         SELECT f.run AS run, f.kind AS word, f.tick AS tick, f.key AS flip
         FROM chain c JOIN flips f ON f.session = of_session AND f.loop = c.loop
@@ -1810,10 +1811,38 @@ BEGIN
         FROM judged
         WHERE judged.word = 'run' AND judged.last_word <> 'undo'
     ),
+    -- What live edits removed or replaced.
+    rewritten AS (
+        SELECT r.run_id, e.loop, e.from_seq, e.to_seq
+        FROM judged j JOIN runs r ON r.session = of_session AND r.key = j.run
+            JOIN edits e ON e.session = of_session AND e.run = r.key
+        WHERE j.word = 'edit' AND j.last_word <> 'undo' AND e.action <> 'cleared'
+    ),
     best AS (
         SELECT b.loop, max(b.generation) AS generation,
             max(b.generation) FILTER (WHERE b.kind <> 'rollup') AS plain
         FROM live JOIN blocks b ON b.session = of_session AND b.run = live.run
+        WHERE (SELECT s.edits = 0 FROM sessions s WHERE s.session = of_session)
+            OR b.edits IS NOT DISTINCT FROM (
+                SELECT '["' || string_agg(w.run_id, '","' ORDER BY w.run_id COLLATE "C") || '"]'
+                FROM (
+                    SELECT DISTINCT w.run_id
+                    FROM rewritten w
+                        LEFT JOIN turns t ON t.session = of_session AND t.loop = b.loop
+                            AND t.turn = b.compacted_start
+                        LEFT JOIN turns n ON n.session = of_session AND n.loop = b.loop
+                            AND n.turn = b.compacted_end + 1
+                    WHERE (w.loop < b.loop AND b.kind = 'rollup')
+                        OR (w.loop = b.loop AND w.to_seq >= t.first_seq
+                            AND w.from_seq < least(n.first_seq, b.through))
+                        OR (w.loop = b.loop AND t.first_seq IS NOT NULL AND EXISTS (
+                            SELECT 1 FROM messages m
+                            WHERE m.session = of_session AND m.loop = w.loop
+                                AND m.seq BETWEEN w.from_seq AND w.to_seq AND m.seq < t.first_seq
+                                AND m.role = 0 AND m.author < 2
+                        ))
+                ) w
+            )
         GROUP BY b.loop
     )
     SELECT c.loop, c.depth, c.cut,
@@ -1931,6 +1960,60 @@ BEGIN
 END
 $$;
 
+-- Internal. The messages of the chain of a leaf with live edits. A message that is not shown has the `form`
+-- 'removed', else 'edited'. `tokens` is added to those of the message as recorded.
+CREATE FUNCTION loopstore_edited_messages(of_session BIGINT, leaf BIGINT)
+RETURNS TABLE (loop BIGINT, seq BIGINT, form TEXT, tokens BIGINT)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    IF (SELECT s.edits FROM sessions s WHERE s.session = of_session) = 0 THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH
+    chain AS (SELECT c.loop, c.cut FROM loopstore_chain(of_session, leaf) c),
+    edit AS (
+        SELECT e.*, r.tick
+        FROM chain c
+            JOIN runs r ON r.session = of_session AND r.loop = c.loop
+            JOIN edits e ON e.session = of_session AND e.run = r.key
+        WHERE r.outcome = 'committed' AND r.trigger = 'edit' AND r.turns <= c.cut
+            AND coalesce((
+                SELECT f.kind <> 'undo'
+                FROM flips f JOIN chain k ON k.loop = f.loop AND f.turns <= k.cut
+                WHERE f.session = of_session AND f.run = r.key ORDER BY f.tick DESC, f.key DESC LIMIT 1
+            ), TRUE)
+    ),
+    removed AS (
+        SELECT DISTINCT m.loop, m.seq
+        FROM edit e JOIN messages m ON m.session = of_session AND m.loop = e.loop
+            AND m.seq BETWEEN e.from_seq AND e.to_seq AND m.role <> 3
+        WHERE e.part IS NULL
+    ),
+    form AS (
+        SELECT e.loop, e.from_seq AS seq, e.parts, e.action, e.tokens_after - e.tokens_before AS tokens,
+            row_number() OVER (
+                PARTITION BY e.loop, e.from_seq, e.part
+                ORDER BY e.action = 'removed' DESC, e.tick DESC, e.run DESC, e.ordinal DESC
+            ) AS place
+        FROM edit e WHERE e.part IS NOT NULL
+    )
+    SELECT r.loop, r.seq, 'removed', 0::BIGINT FROM removed r
+    UNION ALL
+    SELECT f.loop, f.seq,
+        CASE
+            WHEN count(*) FILTER (WHERE f.action = 'removed') >= max(f.parts) THEN 'removed'
+            ELSE 'edited'
+        END,
+        sum(f.tokens)::BIGINT
+    FROM form f
+    WHERE f.place = 1
+        AND NOT EXISTS (SELECT 1 FROM removed r WHERE r.loop = f.loop AND r.seq = f.seq)
+    GROUP BY f.loop, f.seq;
+END
+$$;
+
 -- Internal. The parts of the context of a leaf. The function reads tables and no views, for the same reason
 -- as loopstore_usage_below.
 CREATE FUNCTION loopstore_parts(of_session BIGINT, leaf BIGINT)
@@ -1989,17 +2072,42 @@ BEGIN
             END AS last_seq
         FROM slot
     ),
+    edited AS (SELECT e.* FROM loopstore_edited_messages(of_session, leaf) e),
     measured AS (
         SELECT bounded.*, size.n, size.tokens, size.low, size.high
-        FROM bounded CROSS JOIN LATERAL (
+        FROM (
+            SELECT b.*, b.section NOT IN ('rollup', 'compacted') AND (
+                SELECT l.edits > 0 FROM loops l WHERE l.session = of_session AND l.key = b.loop
+            ) AS has_edits
+            FROM bounded b
+        ) bounded CROSS JOIN LATERAL (
+            -- Message by message, if some have edits. A message that the block drops stays dropped.
+            SELECT count(*) AS n,
+                coalesce(sum(
+                    CASE
+                        WHEN e.form = 'edited' THEN m.tokens + e.tokens
+                        ELSE coalesce(x.tokens, m.tokens)
+                    END
+                ), 0)::BIGINT AS tokens,
+                min(m.turn) AS low, max(m.turn) AS high
+            FROM messages m
+                LEFT JOIN edited e ON e.loop = m.loop AND e.seq = m.seq
+                LEFT JOIN block_messages x ON bounded.section = 'recent' AND x.session = of_session
+                    AND x.block = bounded.block AND x.section = 2 AND x.replaces = m.seq
+            WHERE bounded.has_edits AND m.session = of_session AND m.loop = bounded.loop
+                AND m.seq >= CASE bounded.section WHEN 'raw' THEN 0 ELSE bounded.first_seq END
+                AND m.seq < CASE bounded.section WHEN 'raw' THEN bounded.end_seq ELSE bounded.last_seq END
+                AND m.role <> 3 AND e.form IS DISTINCT FROM 'removed'
+                AND (x.ordinal IS NULL OR x.role IS NOT NULL)
+            UNION ALL
             SELECT t.messages AS n, t.tokens, NULL::BIGINT AS low, NULL::BIGINT AS high
             FROM turns t
-            WHERE bounded.section = 'raw' AND bounded.part IS NULL AND t.session = of_session
+            WHERE NOT bounded.has_edits AND bounded.section = 'raw' AND bounded.part IS NULL AND t.session = of_session
                 AND t.loop = bounded.loop AND t.turn = bounded.to_turn
             UNION ALL
             SELECT count(*), coalesce(sum(m.tokens), 0)::BIGINT, NULL, NULL
             FROM messages m
-            WHERE bounded.section = 'raw' AND bounded.part IS NOT NULL AND m.session = of_session
+            WHERE NOT bounded.has_edits AND bounded.section = 'raw' AND bounded.part IS NOT NULL AND m.session = of_session
                 AND m.loop = bounded.loop AND m.seq < bounded.end_seq AND m.role <> 3
             UNION ALL
             SELECT count(*), coalesce(sum(x.tokens), 0)::BIGINT, NULL, NULL
@@ -2009,7 +2117,7 @@ BEGIN
             UNION ALL
             SELECT count(*), coalesce(sum(m.tokens), 0)::BIGINT, min(m.turn), max(m.turn)
             FROM messages m
-            WHERE bounded.section IN ('first', 'tail') AND m.session = of_session
+            WHERE NOT bounded.has_edits AND bounded.section IN ('first', 'tail') AND m.session = of_session
                 AND m.loop = bounded.loop AND m.seq >= bounded.first_seq AND m.seq < bounded.last_seq
                 AND m.role <> 3
             UNION ALL
@@ -2017,7 +2125,8 @@ BEGIN
             SELECT coalesce(sum(s.n), 0)::BIGINT, coalesce(sum(s.tokens), 0)::BIGINT, NULL, NULL
             FROM (
                 SELECT 1 AS n, m.tokens FROM messages m
-                WHERE bounded.section = 'recent' AND m.session = of_session AND m.loop = bounded.loop
+                WHERE NOT bounded.has_edits AND bounded.section = 'recent' AND m.session = of_session
+                    AND m.loop = bounded.loop
                     AND m.seq >= bounded.first_seq AND m.seq < bounded.last_seq AND m.role <> 3
                     AND m.seq NOT IN (
                         SELECT x.replaces FROM block_messages x
@@ -2026,7 +2135,7 @@ BEGIN
                     )
                 UNION ALL
                 SELECT 1, x.tokens FROM block_messages x
-                WHERE bounded.section = 'recent' AND x.session = of_session
+                WHERE NOT bounded.has_edits AND bounded.section = 'recent' AND x.session = of_session
                     AND x.block = bounded.block AND x.section = 2 AND x.role <> 3
             ) s
         ) size

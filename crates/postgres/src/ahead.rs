@@ -1,6 +1,6 @@
-//! Rows that a write has on hand before it asks for them: the session's came with the lock, a loop's
-//! with its lease. An append asks for both right after, and so for less. What is written makes them
-//! void.
+//! Rows that a write reads before they are requested: the row of the session comes with its lock, the row of a
+//! loop with its lease. An append needs both right afterwards and saves two round trips. Any write discards
+//! them.
 
 use loopstore_core::store::columns::Columns;
 use loopstore_core::store::mapping::{lease_row, loop_row, session_row};
@@ -29,25 +29,25 @@ impl PostgresTransaction<'_> {
     pub(super) fn lock_row(&self, session: i64) -> StoreResult<()> {
         let sql = format!("{SESSION} WHERE s.session = $1 FOR NO KEY UPDATE OF s");
         let rows = self.ask(&sql, &[&session])?;
-        // A row that cannot be read is told to whoever asks for it; it may be about to be removed.
+        // An error in a row is reported when the row is requested, since the row may be about to be removed.
         let row = rows.first().map(session_row);
         self.ahead.borrow_mut().session = row.and_then(Result::ok);
         Ok(())
     }
 
-    /// Returns the session's row if it is on hand.
+    /// Returns the row of the session if it was read ahead.
     pub(super) fn session_ahead(&self, key: SessionKey) -> Option<SessionRow> {
         let ahead = self.ahead.borrow();
         ahead.session.clone().filter(|row| row.key == key)
     }
 
-    /// Returns the loop's row if it is on hand.
+    /// Returns the row of the loop if it was read ahead.
     pub(super) fn loop_ahead(&self, key: LoopKey) -> Option<LoopRow> {
         let ahead = self.ahead.borrow();
         ahead.loop_key.clone().filter(|row| row.key == key)
     }
 
-    /// Returns the lease of a loop; a write has the loop on hand then.
+    /// Returns the lease of a loop. A write also reads the row of the loop ahead.
     pub(super) fn lease_and_loop(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
         let session = session_of(loop_key.0);
         let sql = format!(

@@ -8,8 +8,8 @@ use loopstore_core::store::{SessionKey, StoreResult};
 use super::transaction::PostgresTransaction;
 
 impl PostgresTransaction<'_> {
-    /// Returns the newest row of an audit chain; that of the receipts is kept from other writers until the
-    /// end.
+    /// Returns the newest row of an audit chain. The chain of the receipts stays locked for other writers until
+    /// the end of the transaction.
     pub(super) fn audit_end(&self, session: SessionKey) -> StoreResult<AuditEnd> {
         if session != RECEIPTS {
             return self.session_audit(session);
@@ -20,7 +20,7 @@ impl PostgresTransaction<'_> {
              ON CONFLICT DO NOTHING",
             &[&&none.chain[..]],
         )?;
-        // Asked first: on a shard the function could not ask in its turn.
+        // The tenant is read in a query of its own: on a shard the function cannot query a table.
         let sql = "SELECT loopstore_tenant() AS tenant";
         let tenant: Option<String> = self.first_of_any(sql, &[], |row| row.get("tenant"))?;
         let sql = "SELECT audit_seq, audit AS chain FROM receipt_chain
@@ -29,7 +29,7 @@ impl PostgresTransaction<'_> {
         end.ok_or_else(|| missing("the audit chain of session", session.0))
     }
 
-    /// Returns what a session says of the newest row of its audit chain.
+    /// Returns the newest row of the audit chain as the session's own row records it.
     pub(super) fn session_audit(&self, session: SessionKey) -> StoreResult<AuditEnd> {
         let sql = "SELECT audit_seq, audit AS chain FROM sessions WHERE session = $1";
         let end = self.first(session.0, sql, &[&session.0], audit_end)?;

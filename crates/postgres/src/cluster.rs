@@ -1,8 +1,8 @@
-//! A Citus cluster: what opening a database there needs, and whether the cluster is set up as it should be.
+//! A Citus cluster: opening a database on one, and the check of its setup.
 //!
-//! A store writes and reads through the coordinator alone: a worker knows the tables and not all that belongs
-//! to a database, and advisory locks hold on one node. It makes no tables there itself: those would lie on
-//! the coordinator, and everything with them.
+//! A store writes and reads through the coordinator alone: a worker has the tables but not all other objects of
+//! the database, and an advisory lock is local to one node. A store does not create tables on a cluster itself:
+//! they would be stored, with all rows, on the coordinator.
 
 use loopstore_core::store::OpenError;
 
@@ -14,8 +14,8 @@ use super::options::PostgresOptions;
 use super::schema::{connect, only, other};
 use super::url::Address;
 
-/// Says of a database whether Citus is in it, which node this is (the coordinator is 0), whether the table of
-/// sessions is there and whether it is distributed.
+/// Selects the group of this node if Citus is installed (the coordinator is 0), and whether the table of
+/// sessions exists and is distributed.
 const NODE: &str = "SELECT g.groupid::BIGINT, to_regclass('sessions') IS NOT NULL,
         EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass('sessions'))
     FROM pg_dist_local_group g";
@@ -29,8 +29,8 @@ fn has_citus(link: &mut Connection) -> Result<bool, StatementError> {
     Ok(only(link, sql, &[])?.get(0))
 }
 
-/// Refuses a database of a cluster whose tables are not distributed, and a worker; notes what a transaction
-/// has to tell the nodes.
+/// Rejects a database of a cluster whose tables are not distributed, and a worker. Records the settings that
+/// each transaction has to send to the nodes.
 pub(super) fn prepare(
     link: &mut Connection,
     address: &Address,
@@ -60,7 +60,7 @@ pub(super) fn prepare(
         options.lock_timeout()
     )];
     if forgets {
-        // A commit that was acknowledged is on disk, on each node.
+        // An acknowledged commit must be on disk on each node.
         options
             .on_nodes
             .push("SET LOCAL synchronous_commit = 'on'".to_owned());
@@ -119,7 +119,7 @@ pub fn check_cluster(address: &str) -> Result<ClusterReport, OpenError> {
     })
 }
 
-/// Looks at one thing after another, and ends where the next could not be asked for.
+/// Runs the checks in order; stops at the first whose failure makes the next one impossible.
 fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError> {
     if !has_citus(link)? {
         let detail =
@@ -154,7 +154,7 @@ fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError
     Ok(())
 }
 
-/// Looks whether there are workers that answer, and how they keep what was committed.
+/// Checks that there are workers, that they answer, and that an acknowledged commit is on their disks.
 fn workers(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError> {
     let sql =
         "SELECT count(*), count(*) FILTER (WHERE isactive AND metadatasynced AND shouldhaveshards)
@@ -229,7 +229,7 @@ fn workers(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementEr
     Ok(())
 }
 
-/// Looks whether all tables are there and lie where they should; returns whether they are all there.
+/// Checks that all tables exist and are distributed as they should be; returns true if all exist.
 fn tables(link: &mut Connection, checks: &mut Checks) -> Result<bool, StatementError> {
     let sql = "SELECT c.relname::TEXT, p.partmethod::TEXT,
             CASE WHEN p.partmethod = 'h' THEN column_to_column_name(c.oid, p.partkey) END,

@@ -1,4 +1,4 @@
-//! Whether a cluster keeps its tenants apart: on each node, in each table, part of a table and view.
+//! The check that a cluster keeps its tenants apart: on each node, in each table, partition and view.
 
 use super::cluster::Checks;
 use super::connection::Connection;
@@ -6,8 +6,8 @@ use super::ddl::literal;
 use super::errors::StatementError;
 use super::schema::{objects, only};
 
-/// Asks a node for tables, parts of them and views that are open to every tenant. The parts have the name of
-/// their table and a number.
+/// Selects, on a node, the tables, their shards and the views that are open to every tenant. A shard has the
+/// name of its table and a number.
 const OPEN: &str = "
     SELECT coalesce(string_agg(c.relname::TEXT, ', ' ORDER BY c.relname), '') FROM pg_class c
     WHERE c.relnamespace = (SCHEMA)::REGNAMESPACE AND CASE
@@ -24,7 +24,7 @@ const OPEN: &str = "
         ELSE FALSE
     END";
 
-/// Asks a node who is in which tenant, and by what functions that is told.
+/// Selects, on a node, the tenant of each role, and the functions that return it.
 const WHO: &str = "
     SELECT coalesce((
         SELECT string_agg(DISTINCT pg_get_userbyid(m.roleid) || ' ' || pg_get_userbyid(m.member)
@@ -39,7 +39,7 @@ const WHO: &str = "
             AND f.proname IN ('loopstore_tenant_prefix', 'loopstore_tenant', 'loopstore_own_tenant')
     ), '')";
 
-/// Says who could see more than one tenant.
+/// Selects the roles that could see more than one tenant.
 const SEES_MORE: &str = "
     SELECT coalesce(string_agg(DISTINCT r.rolname::TEXT, ', '), '')
     FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member
@@ -50,14 +50,14 @@ const SEES_MORE: &str = "
                 AND starts_with(pg_get_userbyid(o.roleid), loopstore_tenant_prefix())
         ) > 1)";
 
-/// Says how many tenants there are, and whether the tables keep them apart.
+/// Selects the number of tenants, and whether the tables keep them apart.
 const TENANTS: &str = "
     SELECT (SELECT count(DISTINCT roleid) FROM pg_auth_members
             WHERE starts_with(pg_get_userbyid(roleid), loopstore_tenant_prefix())),
         (SELECT relrowsecurity FROM pg_class WHERE oid = 'sessions'::REGCLASS),
         current_schema()::TEXT, loopstore_tenant_prefix()";
 
-/// Returns the tables whose rows have the tenant of their session or file, and no reference that says so.
+/// Selects the tables whose rows have the tenant of their session or file, but no foreign key that ensures it.
 const WITHOUT_REFERENCE: &str = "
     SELECT coalesce(string_agg(c.relname::TEXT, ', ' ORDER BY c.relname), '')
     FROM pg_dist_partition d JOIN pg_class c ON c.oid = d.logicalrelid
@@ -71,10 +71,10 @@ const WITHOUT_REFERENCE: &str = "
             WHERE f.conrelid = c.oid AND f.conname = c.relname || '_of_tenant' AND f.convalidated
         )";
 
-/// Tables that hold nothing of a tenant.
+/// The tables without rows of a tenant.
 const COMMON: [&str; 2] = ["store_meta", "tenant_roles"];
 
-/// Returns the tables and views of the schema that hold something of a tenant.
+/// Returns the tables and views of the schema with rows of a tenant.
 fn known(kind: &str) -> Vec<String> {
     let all = objects().into_iter();
     let names = all.filter_map(|name| Some(name.strip_prefix(kind)?.trim_start().to_owned()));
@@ -88,7 +88,7 @@ fn array(names: &[String]) -> String {
     format!("ARRAY[{}]", names.join(", "))
 }
 
-/// Asks every node; returns each answer with the name of its node.
+/// Runs a query on every node; returns each result with the name of its node.
 fn ask_all(
     link: &mut Connection,
     question: &str,
@@ -103,7 +103,7 @@ fn ask_all(
     Ok(answers.collect())
 }
 
-/// Looks whether tenants are kept apart, where there are any.
+/// Checks that tenants are kept apart, if the cluster has tenants.
 pub(super) fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError> {
     let row = only(link, TENANTS, &[])?;
     let (count, is_on): (i64, bool) = (row.get(0), row.get(1));

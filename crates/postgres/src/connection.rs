@@ -1,11 +1,11 @@
-//! One connection, the statements that are prepared on it, and how long a statement may take.
+//! One connection, its prepared statements, and the time limit of a statement.
 //!
-//! The driver is asynchronous; each connection has a runtime of its own that runs on the thread of whoever
-//! waits. A limit of its own is needed beside those of the server and of TCP: `statement_timeout` and
-//! `lock_timeout` are kept by the process that works for this connection, and what is stopped or starved
-//! keeps nothing; its machine still acknowledges every byte, so that keepalives and `tcp_user_timeout`,
-//! which find a machine that is gone, see nothing wrong. A connection whose server was silent for too long
-//! is given up: nobody knows what will still come on it.
+//! The driver is asynchronous; each connection has its own runtime, which runs on the calling thread. The limit
+//! is needed in addition to those of the server and of TCP: the server process of this connection enforces
+//! `statement_timeout` and `lock_timeout`, and a process that is stopped or starved enforces nothing. Its
+//! machine still acknowledges every byte, so that keepalives and `tcp_user_timeout`, which detect a lost
+//! machine, report nothing. A connection whose server was silent for too long is closed: the state of its
+//! transaction is unknown.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -38,8 +38,8 @@ pub(super) struct Connection {
     client: Client,
     wire: Wire,
     statements: HashMap<String, Statement>,
-    /// Whether the next transaction may be at another process of the server: nothing that is prepared or
-    /// set outlives one. What is known of a statement then are the types of its values.
+    /// True if the next transaction may run in another process of the server: prepared statements and settings
+    /// end with the transaction. Only the types of a statement's values are then kept.
     is_shared: bool,
     types: HashMap<String, Vec<Type>>,
     limit: Option<Duration>,
@@ -47,9 +47,9 @@ pub(super) struct Connection {
 
 /// The driver side of a client: the runtime and the socket.
 struct Wire {
-    /// `None`: it was given up.
+    /// `None` after the connection was closed.
     traffic: Option<Traffic>,
-    /// `Some` until it is dropped.
+    /// `None` only while the value is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -66,7 +66,7 @@ impl Wire {
         let mut answer = pin!(answer);
         let (mut is_over, mut answered) = (false, None);
         let both = poll_fn(|context| {
-            // Messages that the server sends unasked, such as that it shuts down, come first.
+            // Unsolicited messages of the server, such as a notice of its shutdown, come first.
             if !is_over && let Poll::Ready(ended) = traffic.as_mut().poll(context) {
                 is_over = true;
                 if let Err(error) = ended {
@@ -101,7 +101,7 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        // A runtime may not be waited for on a thread of another one.
+        // Tokio panics if a runtime is dropped on a thread of another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -109,7 +109,7 @@ impl Drop for Wire {
 }
 
 impl Connection {
-    /// Connects to one host, within a time; a statement may take no longer than `limit`.
+    /// Connects to one host within the time `within`. `limit` is the time limit of a statement.
     pub(super) fn connect<T>(
         host: &Config,
         tls: T,
@@ -125,8 +125,7 @@ impl Connection {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StatementError::Local(error.to_string()))?;
         let connected = runtime.block_on(async {
-            // The driver has a limit for the socket, none for a server that takes the connection and
-            // then says nothing.
+            // The driver limits the time to open the socket, but not the time for the server's answer.
             tokio::time::timeout(within, host.connect(tls)).await
         });
         let mut wire = Wire {
@@ -152,7 +151,7 @@ impl Connection {
         self.is_shared
     }
 
-    /// Sets whether the next transaction may be at another process of the server.
+    /// Sets whether the next transaction may run in another process of the server.
     pub(super) fn share(&mut self, is_shared: bool) {
         self.is_shared = is_shared;
     }
@@ -167,7 +166,7 @@ impl Connection {
         Ok(asked != named_process(&self.client.cancel_token()))
     }
 
-    /// Returns the types of a statement's values, where it is not kept on the server.
+    /// Returns the types of a statement's values, for a statement that is not prepared on the server.
     fn types_of(&mut self, sql: &str) -> Result<Vec<Type>, StatementError> {
         if let Some(types) = self.types.get(sql) {
             return Ok(types.clone());
@@ -255,8 +254,8 @@ impl Connection {
         self.wire.wait(self.limit, self.client.batch_execute(sql))
     }
 
-    /// Runs statements without values, each sent by itself and none waiting for the one before; the error
-    /// is that of the first that failed.
+    /// Runs statements without values, each sent on its own without waiting for the result of the one before.
+    /// The error is that of the first statement that failed.
     pub(super) fn batches(&mut self, all: &[impl AsRef<str>]) -> Result<(), StatementError> {
         if let [only] = all {
             return self.batch(only.as_ref());
@@ -287,12 +286,12 @@ impl Connection {
         self.wire.wait(self.limit, all_of_them)
     }
 
-    /// Runs a statement without values; its rows come as text.
+    /// Runs a statement without values; returns its rows as text.
     pub(super) fn simple(&mut self, sql: &str) -> Result<Vec<SimpleQueryMessage>, StatementError> {
         self.wire.wait(self.limit, self.client.simple_query(sql))
     }
 
-    /// Runs `work` with another limit for its statements.
+    /// Runs `work` with another time limit for its statements.
     pub(super) fn with_limit<T>(
         &mut self,
         limit: Option<Duration>,
@@ -304,7 +303,7 @@ impl Connection {
         done
     }
 
-    /// Runs `work`, whose statements go through much of the database.
+    /// Runs `work`, whose statements may read much of the database.
     pub(super) fn at_length<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let limit = self.limit.map(|limit| limit.saturating_mul(AT_LENGTH));
         self.with_limit(limit, work)

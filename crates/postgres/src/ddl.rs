@@ -1,14 +1,13 @@
 //! The schema as an operator runs it: plain, partitioned, or distributed by Citus.
 //!
-//! The store makes plain tables itself. Partitions and distribution are the operator's choice and are
-//! made before the store first opens the database; the script also notes which migrations it stands
-//! for.
+//! The store creates plain tables itself. Partitions and distribution are the operator's choice and are created
+//! before the store first opens the database; the script also records the migrations that it replaces.
 
 use loopstore_core::store::{StoreError, StoreResult};
 
 use super::schema::migrations;
 
-/// The kind of server that the tables are made for.
+/// The kind of server that the tables are created for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// One PostgreSQL server. Each table is partitioned by the hash of its session.
@@ -54,7 +53,7 @@ pub const BY_SESSION: [&str; 30] = [
     "indexed_loops",
 ];
 
-/// The tables of kept files, and what they are distributed by.
+/// The tables of kept files, and the column that each is distributed by.
 const BY_SOURCE: [(&str, &str); 3] = [
     ("sources", "key"),
     ("source_pieces", "source"),
@@ -93,12 +92,12 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', T
     script
 }
 
-/// Tables of which a recorder writes some columns again: totals, clocks, leases and marks, and runs, which
-/// it closes.
+/// Tables of which a recorder updates some columns: totals, clocks, leases, marks, and runs, which it closes.
 const UPDATED: &str = "sessions, loops, turns, runs, session_flags, leases, started_calls, sources, \
     indexed_loops, index_state, message_words";
 
-/// Tables of which rows go again: what is not sealed, notes of a loop that ended, and the index.
+/// Tables of which a recorder deletes rows: messages that are not sealed, notes of a loop that ended, and the
+/// index.
 const EMPTIED: &str = "messages, turns, blob_refs, redactions, notes, source_parts, source_pieces, \
     message_words, indexed_loops, index_state";
 
@@ -122,7 +121,8 @@ GRANT DELETE ON {EMPTIED} TO {role};
     )
 }
 
-/// Bytes of the longest name of a tenant: it stands in an index. On a cluster it is part of the name of a role.
+/// The maximum length of a tenant's name in bytes, since an index contains it. On a cluster the name is also a
+/// part of the name of a role.
 const LONGEST_TENANT: usize = 200;
 const LONGEST_TENANT_OF_CITUS: usize = 42;
 
@@ -181,12 +181,12 @@ fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Returns a text as it stands in SQL, whatever `standard_conforming_strings` says.
+/// Returns a text as an SQL literal that is valid with any `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// Notes the migrations, so that the store takes the tables for those of this format.
+/// Returns the statements that record the migrations, so that the store accepts the tables as of this format.
 fn history() -> String {
     let mut sql = String::from(
         "CREATE TABLE IF NOT EXISTS refinery_schema_history (
@@ -209,8 +209,8 @@ INSERT INTO refinery_schema_history (version, name, applied_on, checksum) VALUES
     sql
 }
 
-/// Puts something behind what makes and alters each table, up to the next empty line, where `then` has
-/// something for it; the statement that makes the table ends with `end` there.
+/// Appends the text that `then` returns for a table to each paragraph that creates or alters the table. The
+/// statement that creates the table ends with `end` there.
 fn after_tables(sql: &str, end: &str, then: impl Fn(&str) -> Option<String>) -> String {
     let paragraphs = sql.trim_end().split("\n\n").map(|paragraph| {
         let made = paragraph
@@ -241,7 +241,7 @@ fn partitioned(sql: &str, partitions: u32) -> String {
     })
 }
 
-/// The settings of a cluster while the tables are made.
+/// The settings of a cluster while the tables are created.
 const BEFORE_CITUS: &str = "\
 -- The triggers look at rows of their own session only, which lie on the same node.
 SET LOCAL citus.enable_unsafe_triggers = on;
@@ -250,11 +250,12 @@ SET LOCAL citus.multi_shard_modify_mode = 'sequential';
 
 ";
 
-/// What keeps tenants apart on a cluster, where no policy may ask a table. One server has its own: there
-/// statements stay prepared, and what is told when they are planned would not be asked again.
+/// The separation of tenants on a cluster, where no policy may query a table. One server has another one: its
+/// statements stay prepared, and a value that is read when they are planned would not be read again.
 const CITUS_TENANTS: &str = include_str!("../citus/tenants.sql");
 
-/// What of one server it takes the place of: the first where it comes, the others go.
+/// The paragraphs of the schema of one server that `CITUS_TENANTS` replaces: at the first of them it is
+/// inserted, the rest is removed.
 const TENANTS_OF_ONE_SERVER: [&str; 4] = [
     "CREATE FUNCTION loopstore_tenant()",
     "CREATE POLICY tenant ",
@@ -262,7 +263,7 @@ const TENANTS_OF_ONE_SERVER: [&str; 4] = [
     "CREATE FUNCTION loopstore_tenant_comes()",
 ];
 
-/// Distributes each table when it is made, before references and triggers come to it.
+/// Distributes each table when it is created, before foreign keys and triggers are added.
 fn distributed(sql: &str) -> String {
     let whole = after_tables(sql, ");", |name| {
         Some(format!("SELECT {};", placement(name)))
@@ -281,7 +282,7 @@ fn distributed(sql: &str) -> String {
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// The functions that views call for the rows of one session: a node runs them, and they ask in their turn.
+/// The functions that views call for the rows of one session: they run on a node and query tables there.
 const ASKED_BY_VIEWS: [&str; 6] = [
     "loopstore_chain",
     "loopstore_active_by_loop",
@@ -291,8 +292,8 @@ const ASKED_BY_VIEWS: [&str; 6] = [
     "loopstore_usage_below",
 ];
 
-/// Lets the functions that views call ask from a node. A server that knows no Citus takes the setting from
-/// a superuser only, so that the migrations cannot have it.
+/// Allows the functions that views call to query from a node. A server without Citus accepts the setting from a
+/// superuser only, so that the migrations cannot contain it.
 fn asked_on_nodes(paragraph: &str) -> String {
     let is_asked = ASKED_BY_VIEWS
         .iter()
@@ -307,8 +308,8 @@ fn asked_on_nodes(paragraph: &str) -> String {
     }
 }
 
-/// Returns by what column the rows of a table are distributed, and beside those of which table they lie;
-/// without a column every node has all of them.
+/// Returns the column by which a table is distributed, and the table with which it is colocated. A table
+/// without a column is copied to all nodes.
 pub(super) fn placement_of(name: &str) -> (Option<&'static str>, Option<&'static str>) {
     if let Some((_, column)) = BY_SOURCE.iter().find(|(table, _)| *table == name) {
         return (Some(column), (name != "sources").then_some("sources"));
@@ -321,7 +322,7 @@ pub(super) fn placement_of(name: &str) -> (Option<&'static str>, Option<&'static
     }
 }
 
-/// Returns the call that says where the rows of a table lie.
+/// Returns the call that distributes a table.
 fn placement(name: &str) -> String {
     let (column, beside) = placement_of(name);
     let Some(column) = column else {
@@ -335,7 +336,7 @@ fn placement(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The tables that are by something else than their session.
+    /// The tables that are not distributed by their session.
     const OTHERS: [&str; 8] = [
         "heads",
         "store_meta",
@@ -367,7 +368,7 @@ mod tests {
         let count = script.matches("create_distributed_table(").count();
         assert_eq!(count, BY_SESSION.len() + 1 + BY_SOURCE.len());
         assert_eq!(script.matches("create_reference_table(").count(), 4);
-        // Not on a table that is distributed already.
+        // Not for a table that is distributed already.
         for (table, column) in [
             ("blobs", "data"),
             ("packs", "content"),
@@ -379,7 +380,7 @@ mod tests {
             ));
             assert!(stored < at(&format!("create_distributed_table('{table}'")));
         }
-        // A policy there asks no table.
+        // On a cluster no policy queries a table.
         let policies = script.split("CREATE POLICY tenant ").skip(1);
         let policies: Vec<&str> = policies
             .map(|policy| policy.split(';').next().unwrap_or_default())

@@ -1,6 +1,6 @@
 //! Sorts errors of the driver by what the caller can do.
 //!
-//! What the server says is told, where it was is not: an address may hold a password.
+//! The text of the server is reported, the address is not: it may contain a password.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tokio_postgres::error::SqlState;
 /// An error of a statement.
 #[derive(Debug)]
 pub(super) enum StatementError {
-    /// The server or the driver said so.
+    /// An error of the server or the driver.
     Driver(Error),
-    /// The server said nothing for so long.
+    /// The server was silent for this time.
     StatementTimeout(Duration),
-    /// The connection was given up before.
+    /// The connection was closed before.
     GivenUp,
-    /// This machine refused.
+    /// An error of this machine.
     Local(String),
 }
 
@@ -48,7 +48,7 @@ pub(super) fn driver_text(error: &Error) -> String {
     if let Some(error) = error.as_db_error() {
         let message = error.message();
         return match error.code().code() {
-            // A prepared statement that is not found, or there already.
+            // A prepared statement does not exist, or exists already.
             "26000" | "42P05" => format!(
                 "{message}: a pooler gives the transactions of a connection to different processes of the \
                  server; say `pooling=transaction` in the address"
@@ -85,13 +85,14 @@ fn is_from_the_wire(error: &Error) -> bool {
     cause.is::<std::io::Error>() || error.to_string().starts_with("error communicating")
 }
 
-/// True if the beginning of a transaction was refused because the server only follows another one. The code
-/// says no more than that something is not possible; nothing else in a beginning is.
+/// True if a `BEGIN` was rejected because the server is a standby. The code only means that something is not
+/// possible; nothing else in a `BEGIN` can fail with it.
 pub(super) fn is_standby(trouble: &StatementError) -> bool {
     trouble.code() == Some("0A000")
 }
 
-/// Whether a code asks to run the transaction again: others came between, or two waited for each other.
+/// True if the code asks for the transaction to be run again: other writers interfered, or there was a
+/// deadlock.
 pub(super) fn is_serialization_failure(code: &str) -> bool {
     matches!(code, "40001" | "40P01")
 }
@@ -119,7 +120,7 @@ pub(super) fn from_postgres(trouble: StatementError) -> StoreError {
             StoreError::Invalid("PostgreSQL cannot hold U+0000 in this text".into())
         }
         "26000" | "42P05" => StoreError::Invalid(describe(&trouble)),
-        // A statement of this program does not fit the tables.
+        // A statement of this crate does not match the tables.
         "42P01" | "42703" | "42883" => StoreError::Damaged(describe(&trouble)),
         // Raised by functions of the store.
         "55000" => StoreError::Invalid(describe(&trouble)),

@@ -1,9 +1,8 @@
-//! The index of messages: the words of each as text and as a TSVECTOR.
+//! The index of messages: the words of each message as text and as a TSVECTOR.
 //!
-//! The vector only finds where a phrase can be; whether it is there, the text tells. A vector alone
-//! would not do: it knows no place beyond the 16,383rd word of a message, nor more than 256 places of
-//! one word. Words are split and folded already, and no parser or dictionary of PostgreSQL touches
-//! them.
+//! The vector only finds messages that may contain a phrase; the text decides. A vector alone is not enough: it
+//! has no position after the 16,383rd word of a message, and at most 256 positions of one word. Words are split
+//! and folded before they are stored, so that no parser or dictionary of PostgreSQL changes them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,21 +19,21 @@ use super::keys::session_of;
 use super::row::PostgresRow;
 use super::transaction::PostgresTransaction;
 
-/// Words are told apart by so many bytes in a vector, which takes none of 2 KB.
+/// The number of bytes by which a vector distinguishes words: it rejects words of 2 KB.
 const MAX_WORD: usize = 256;
 
-/// Bytes of all different words of a message in a vector, which takes no MiB.
+/// The maximum size of all distinct words of a message in a vector, which rejects 1 MiB.
 const MAX_WORDS: usize = 500_000;
 
-/// Stands for all words of a message that has too many of them.
+/// The word that stands for all words of a message with too many of them.
 const ANY: &str = "\u{1}";
 
-/// Returns a word as it stands in a vector.
+/// Returns a word as a vector contains it.
 fn shortened(word: &str) -> &str {
     &word[..word.floor_char_boundary(MAX_WORD)]
 }
 
-/// Returns the different words of a text.
+/// Returns the distinct words of a text.
 fn lexemes(words: &str) -> Vec<&str> {
     let all: BTreeSet<&str> = words.split_whitespace().map(shortened).collect();
     match all.iter().map(|word| word.len()).sum::<usize>() > MAX_WORDS {
@@ -48,7 +47,7 @@ fn quoted(word: &str) -> String {
     format!("'{safe}'")
 }
 
-/// Returns the words of a phrase as a query of vectors.
+/// Returns the words of a phrase as a query on vectors.
 fn words_of(phrase: &Phrase) -> String {
     let words: Vec<&str> = phrase
         .words
@@ -66,13 +65,13 @@ fn words_of(phrase: &Phrase) -> String {
     };
     let words: Vec<String> = words.iter().enumerate().map(word).collect();
     match words.is_empty() {
-        // A phrase of nothing but spaces is in no message.
+        // No message contains a phrase of spaces only.
         true => "'\u{2}'".to_owned(),
         false => format!("({})", words.join(" & ")),
     }
 }
 
-/// Returns where a phrase can be.
+/// Returns the query that finds the messages that may contain the phrases.
 fn vector_query(query: &IndexQuery) -> String {
     let any = |phrases: &Vec<Phrase>| {
         let words: Vec<String> = phrases.iter().map(words_of).collect();
@@ -82,7 +81,7 @@ fn vector_query(query: &IndexQuery) -> String {
     format!("({}) | {}", all.join(" & "), quoted(ANY))
 }
 
-/// Returns a phrase as it stands in a text.
+/// Returns a phrase as the stored text contains it.
 fn text_of(phrase: &Phrase) -> String {
     let end = if phrase.is_prefix { "" } else { " " };
     format!(" {}{end}", phrase.words.join(" "))
@@ -95,10 +94,10 @@ struct Conditions {
 }
 
 impl Conditions {
-    /// Adds a value; returns how it is named in SQL.
+    /// Adds a value; returns its name in SQL.
     fn value(&mut self, text: String) -> String {
         self.texts.push(text);
-        // The first five are those of the filter.
+        // The first five values belong to the filter.
         format!("${}", self.texts.len() + 5)
     }
 
@@ -200,9 +199,9 @@ impl ReadIndex for PostgresTransaction<'_> {
     ) -> StoreResult<()> {
         query.check()?;
         let conditions = Conditions::of(query, filter);
-        // Row-level security keeps the index of words from being used before it has looked itself, as an
-        // operator of vectors might tell what it sees. By their sessions the words of one tenant are
-        // found without those of others.
+        // Under row-level security the index of words is not used before the policy was checked, since an
+        // operator on vectors might leak what it sees. By their sessions, the words of one tenant are found
+        // without those of others.
         let (of, by) = match &filter.sessions {
             Some(_) => ("w.session = ANY ($1)", ""),
             None => (
@@ -210,7 +209,7 @@ impl ReadIndex for PostgresTransaction<'_> {
                 "JOIN sessions s ON s.session = w.session",
             ),
         };
-        // A row beyond the mark is none of this loop's messages.
+        // A row after the mark does not belong to this loop.
         let sql = format!(
             "SELECT w.session, w.loop, w.seq, m.turn, m.role, m.author, m.bytes, m.tick
              FROM message_words w {by}
@@ -244,7 +243,7 @@ impl ReadIndex for PostgresTransaction<'_> {
             all: vec![vec![phrase.clone()]],
         };
         let conditions = Conditions::of(&query, &IndexFilter::default());
-        // As in `find_in_index`, whose numbering of the values this keeps.
+        // The values are numbered as in `find_in_index`.
         let sql = format!(
             "SELECT count(*) AS n FROM (
                  SELECT 1 FROM message_words w JOIN sessions s ON s.session = w.session
@@ -321,7 +320,7 @@ impl WriteIndex for PostgresTransaction<'_> {
              ON CONFLICT (session, loop) DO UPDATE SET indexed_seq = excluded.indexed_seq",
             &[&session, &loop_key.0, &i64::from(seqs.end)],
         )?;
-        // Not if somebody has appended meanwhile.
+        // Not if the loop has grown meanwhile.
         self.run(
             session,
             "UPDATE loops SET unindexed = FALSE WHERE session = $1 AND key = $2 AND next_seq = $3",

@@ -1,13 +1,12 @@
-//! How keys are made: who has the key of anything knows its session.
+//! Keys: each contains the key of its session.
 //!
-//! A session's key is the milliseconds since the beginning of 2025 at which it was stored, so that
-//! keys come in the order of creation and need no central sequence; who finds one taken takes the
-//! next. 40 bits of them last until 2059. The key of what a session holds is
-//! `(session << 23) | number`.
+//! The key of a session is the number of milliseconds from the beginning of 2025 to its creation, so that keys
+//! are in the order of creation and need no central sequence; if a key is taken, the next one is used. 40 bits
+//! last until 2059. The key of a row of a session is `(session << 23) | number`.
 
 use std::collections::HashSet;
 
-/// Bits of a key below its session.
+/// The number of bits below the session in a key.
 const BITS: u32 = 23;
 
 /// Milliseconds from the epoch to the beginning of 2025.

@@ -176,12 +176,12 @@ impl PostgresStore {
     ) -> StoreResult<T> {
         let mut transaction = self.begin(&[BEGIN_READ])?;
         let done = work(&PostgresTransaction::reading(transaction.taken.link()?));
-        // The rows read are complete even if the connection fails now.
+        // All rows have been read, even if the connection fails now.
         transaction.roll_back();
         done
     }
 
-    /// Runs `work` on a snapshot; its statements may go through much of the database.
+    /// Runs `work` on a snapshot; its statements may read much of the database.
     fn long_snapshot<T>(
         &self,
         work: impl FnOnce(&PostgresTransaction<'_>) -> StoreResult<T>,
@@ -193,8 +193,8 @@ impl PostgresStore {
         done
     }
 
-    /// Runs `work` in a transaction that writes. It is told on its way whether the database still counts
-    /// with the counter of this store.
+    /// Runs `work` in a write transaction. The transaction checks that the counter of this store is still the
+    /// counter of the database.
     fn transaction<T>(
         &self,
         work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
@@ -202,7 +202,7 @@ impl PostgresStore {
         self.transaction_from(&self.begin_write(), |link| written(link, work))
     }
 
-    /// Runs `work` in a transaction that writes; its statements may go through much of the database.
+    /// Runs `work` in a write transaction; its statements may read much of the database.
     fn long_transaction<T>(
         &self,
         begin: &[String],
@@ -222,8 +222,9 @@ impl PostgresStore {
         begin
     }
 
-    /// Settings of a connection do not reach the nodes of a cluster, settings of a transaction do, each
-    /// by itself: the whole text goes to them that it came in.
+    /// Returns the statements that begin a write. Settings of a connection do not reach the nodes of a cluster,
+    /// settings of a transaction do; each is sent on its own, since the nodes receive the whole text that
+    /// contains it.
     fn begin_any_write(&self) -> Vec<String> {
         let own = [BEGIN_WRITE.to_owned()];
         own.into_iter()
@@ -245,7 +246,7 @@ impl PostgresStore {
         Ok(done)
     }
 
-    /// Runs a statement outside of any transaction, however long it takes.
+    /// Runs a statement outside of a transaction, without a time limit.
     fn alone(&self, sql: &str) -> StoreResult<()> {
         let mut taken = self.pool.begin(&["SELECT 1"])?;
         let link = taken.link()?;
@@ -261,7 +262,7 @@ impl PostgresStore {
     }
 }
 
-/// Runs `work` on a connection within a transaction that writes.
+/// Runs `work` on a connection within a write transaction.
 fn written<T>(
     link: &mut Connection,
     work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
@@ -272,10 +273,10 @@ fn written<T>(
     Ok(done)
 }
 
-/// Pauses before what others interrupted is tried again, in milliseconds.
+/// The pauses before an interrupted transaction is tried again, in milliseconds.
 const PAUSES: [u64; 4] = [10, 40, 160, 640];
 
-/// Tries again what others interrupted and what told nobody anything yet.
+/// Repeats work that other transactions interrupted and that has not returned anything yet.
 fn again<T>(mut work: impl FnMut() -> StoreResult<T>) -> StoreResult<T> {
     for pause in PAUSES {
         match work() {
@@ -320,7 +321,7 @@ impl Drop for OpenTransaction<'_> {
 }
 
 impl From<PostgresStore> for Store {
-    /// Takes a store that was opened with options of its own.
+    /// Converts a store that was opened with its own options.
     fn from(database: PostgresStore) -> Self {
         Self::from(Arc::new(database) as Arc<dyn Database>)
     }

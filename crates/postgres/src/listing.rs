@@ -1,5 +1,5 @@
-//! The rows of the views in the order in which people read them, checks of the database's own, and
-//! what the command line needs beside the two doors.
+//! The rows of the views in their reading order, the database's own checks, and the functions that the command
+//! line needs in addition to reads and writes.
 
 use loopstore_core::store;
 use loopstore_core::store::columns::Columns;
@@ -29,7 +29,7 @@ const FLIPS: &str = "SELECT r.run_id, f.kind, l.loop_id, f.turns, f.at, f.reason
         JOIN loops l ON l.session = f.session AND l.key = f.loop
         JOIN sessions s ON s.session = f.session";
 
-/// The tables and views that row-level security does not hold for, where there are tenants.
+/// Selects the tables and views without row-level security, if there are tenants.
 const OPEN_TO_TENANTS: &str =
     "SELECT CASE c.relkind WHEN 'v' THEN 'VIEW ' ELSE 'TABLE ' END || c.relname
     FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
@@ -47,8 +47,8 @@ const OPEN_TO_TENANTS: &str =
         END
     ORDER BY c.relname";
 
-/// A row of the list. What hid a session stands in the row and not in the condition: with that the planner
-/// expects next to no rows, and would sort all sessions for each page.
+/// Selects the rows of the list. The note that hides a session is a column and not a condition: with the
+/// condition the planner expects almost no rows, and sorts all sessions for each page.
 const LISTED: &str = "SELECT s.session AS key, s.session_id, s.agent_id, s.title, s.created_at,
         s.last_active_at, s.source, s.project,
         (SELECT CASE n.kind WHEN 'hide' THEN n.at END FROM hides n
@@ -64,7 +64,7 @@ const LISTED: &str = "SELECT s.session AS key, s.session_id, s.agent_id, s.title
             FROM loops l WHERE l.session = s.session
         ) t";
 
-/// Whether a session is hidden: its newest row there says so.
+/// The condition for a hidden session, from its newest note.
 const IS_HIDDEN: &str = "EXISTS (
         SELECT 1 FROM hides n WHERE n.session = s.session AND n.kind = 'hide' AND NOT EXISTS (
             SELECT 1 FROM hides m WHERE m.session = n.session AND m.key > n.key
@@ -73,8 +73,8 @@ const IS_HIDDEN: &str = "EXISTS (
 
 const ORDER: &str = "ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.session DESC";
 
-/// The least that is read at a time. Numbers of rows stand in the statements, as the planner has to know
-/// them: they are powers of two, so that there are few statements.
+/// The smallest page. The planner has to know the number of rows, so that statements contain it: it is a power
+/// of two, so that there are few statements.
 const LEAST: usize = 16;
 
 fn cursor(row: &PostgresRow) -> StoreResult<SessionCursor> {
@@ -115,7 +115,7 @@ fn listed(row: &PostgresRow) -> StoreResult<ListedSession> {
 }
 
 impl PostgresTransaction<'_> {
-    /// Returns the first `count` sessions behind a place, those that are hidden too unless all are to be.
+    /// Returns the first `count` sessions after a position; the hidden ones too if all are requested.
     fn rows_behind(
         &self,
         filter: &SessionFilter,
@@ -182,7 +182,7 @@ impl SessionList for PostgresTransaction<'_> {
             let is_end = rows.len() < asked;
             place = match (rows.last(), place) {
                 (Some(last), _) if !is_end => Some(last.cursor.clone()),
-                // From a place with a time only those with a time were read.
+                // From a position with a time, only sessions with a time were read.
                 (_, Some(place)) if is_from_the_top && place.last_active_at.is_some() => {
                     Some(SessionCursor::UNTIMED)
                 }
@@ -277,8 +277,8 @@ impl Database for PostgresStore {
         self.recounting(|write| work(write))
     }
 
-    /// Lets the server use the place of removed rows again. What its log, its backups and pages that are
-    /// not used again still hold is for whoever runs it.
+    /// Lets the server reuse the space of removed rows. Its log, its backups and pages that are not yet reused
+    /// are the operator's concern.
     fn scrub(&self) -> StoreResult<Scrubbed> {
         let marked = self.rows("SELECT 1 FROM store_meta WHERE name = 'scrub'", &[])?;
         if marked.rows.is_empty() {
@@ -293,7 +293,7 @@ impl Database for PostgresStore {
     }
 
     fn integrity_problems(&self) -> StoreResult<Vec<String>> {
-        // The server keeps its pages; every row is read and derived again above.
+        // The server checks its own pages; verify has read and derived every row.
         Ok(Vec::new())
     }
 
@@ -317,7 +317,7 @@ impl Database for PostgresStore {
         let missing = known.iter().filter(|name| !present.contains(name));
         let missing = missing.map(|name| format!("the {} is missing or switched off", lower(name)));
         let open = names(&self.rows(OPEN_TO_TENANTS, &[])?);
-        // Views of others are theirs.
+        // Views that the store did not create are not checked.
         let open = open
             .iter()
             .filter(|name| name.starts_with("TABLE") || known.contains(name));
@@ -345,9 +345,8 @@ impl Database for PostgresStore {
     }
 }
 
-/// Returns the values of rows of one text.
-/// The triggers and rules of the schema: what each is for people, its name, its function and its table, of a
-/// partition the table that it is a part of.
+/// Selects the triggers and rules of the schema: a description, the name, the function and the table (of a
+/// partition, its partitioned table).
 const TRIGGERS_AND_RULES: &str = "
     SELECT 'trigger `' || t.tgname || '` on `' || c.relname || '`', 'TRIGGER ' || t.tgname,
         'FUNCTION ' || p.proname, 'TABLE ' || w.relname, 'VIEW ' || w.relname
@@ -365,7 +364,7 @@ const TRIGGERS_AND_RULES: &str = "
     WHERE r.rulename <> '_RETURN' AND c.relnamespace = current_schema()::regnamespace";
 
 impl PostgresStore {
-    /// Returns the triggers and rules on tables and views of the store that are not its own.
+    /// Returns the triggers and rules on tables and views of the store that the store did not create.
     fn added_objects(&self) -> StoreResult<Vec<String>> {
         let known = objects();
         let found = self.rows(TRIGGERS_AND_RULES, &[])?;
@@ -376,7 +375,7 @@ impl PostgresStore {
                 continue;
             };
             let is_on_ours = known.contains(table) || known.contains(view);
-            // Those against TRUNCATE are made in a loop over the tables.
+            // The triggers against TRUNCATE are created in a loop over the tables.
             let against_truncate = format!("{}_no_truncate", table.replace("TABLE", "TRIGGER"));
             let is_named = known.contains(name) || *name == against_truncate;
             if is_on_ours && !(is_named && known.contains(function)) {
@@ -392,7 +391,7 @@ fn names(found: &QueryRows) -> Vec<String> {
     values.filter_map(|value| value.read().ok()).collect()
 }
 
-/// Returns a kind and a name with the kind in small letters.
+/// Returns a kind and a name, with the kind in lower case.
 fn lower(object: &str) -> String {
     match object.split_once(' ') {
         Some((kind, name)) => format!("{} {name}", kind.to_lowercase()),

@@ -1,4 +1,4 @@
-//! The active blocks of a chain, with few questions: a page of loops and their newest blocks are two.
+//! The active blocks of a chain, with two queries for each page: its loops, and their newest blocks.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use loopstore_core::store::{
 use super::row::{BLOCK_CORE_COLUMNS, PostgresRow};
 use super::transaction::{PostgresTransaction, paged};
 
-/// Runs that are fetched at a time; who looks for one mostly takes the first.
+/// The number of runs that are fetched at a time; most callers need only the first.
 const FEW: i64 = 8;
 
 fn newest(row: &PostgresRow) -> StoreResult<(Generation, bool)> {
@@ -50,7 +50,7 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    /// Returns the newest block of each loop that has one, and whether its run was ever flipped.
+    /// Returns the newest block of each loop that has one, and whether its run was ever undone.
     fn newest_blocks(&self, loops: &[LoopCore]) -> StoreResult<Vec<(Generation, bool)>> {
         let Some(session) = loops.first().map(|row| row.session.0) else {
             return Ok(Vec::new());
@@ -75,7 +75,7 @@ impl PostgresTransaction<'_> {
         self.all(session, &sql, &[&session, &keys], newest)
     }
 
-    /// Visits the runs of a session, newest first, without most of what they say.
+    /// Visits the runs of a session, newest first, with few of their columns.
     pub(super) fn read_marks(
         &self,
         session: SessionKey,

@@ -1,4 +1,4 @@
-//! What messages say, for a build: no more columns than it needs, and texts where they lie.
+//! The contents of messages for a build: only the columns that it needs, and texts without a copy.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,12 +13,12 @@ use super::keys::session_of;
 use super::row::PostgresRow;
 use super::transaction::{PostgresTransaction, paged};
 
-/// Messages that are fetched at a time: mostly the whole end of a loop.
+/// The number of messages that are fetched at a time: mostly the whole end of a loop.
 const PAGE: i64 = 256;
 
 impl PostgresTransaction<'_> {
-    /// Visits what some messages say. What has no content here is read the long way, which knows where
-    /// it may lie instead.
+    /// Visits the contents of messages. A message without content in its row is read by the general function,
+    /// which looks in the other places.
     pub(super) fn read_refs(
         &self,
         loop_key: LoopKey,

@@ -24,7 +24,7 @@ pub struct PostgresOptions {
     pub(super) create: bool,
     pub(super) connections: usize,
     pub(super) patience: Duration,
-    /// How long the server may be silent; `None`: for ever.
+    /// The maximum time that the server may be silent; `None` for no limit.
     pub(super) limit: Option<Duration>,
     pub(super) counter: Arc<dyn TokenCounter>,
     /// The treatment of a database that was written with another counter.

@@ -52,7 +52,7 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    /// Takes the pack apart that a message is in, if it is archived.
+    /// Unpacks the pack that contains a message, if the message is archived.
     pub(super) fn take_apart(&self, loop_key: LoopKey, seq: u32) -> StoreResult<()> {
         match self.pack_at(loop_key, seq)? {
             Some(pack) => self.write_back_pack(loop_key, pack.first),

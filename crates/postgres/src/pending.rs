@@ -1,5 +1,5 @@
-//! Messages that a write has said and not sent yet: they go together, in one statement, before the next
-//! one. A turn of four messages is so one round trip instead of four, and an import one for hundreds.
+//! Messages of a write that are not sent yet: all go in one statement, before the next one. A turn of four
+//! messages takes one round trip instead of four, an import one for hundreds of messages.
 
 use loopstore_core::store::codec::{author_number, role_number};
 use loopstore_core::store::mapping::signed;
@@ -11,12 +11,12 @@ use super::row::escaped;
 use super::transaction::PostgresTransaction;
 use super::values::{rows_of_values, wide};
 
-/// So many messages, or bytes of them, are not kept waiting.
+/// The number of messages, and of their bytes, at which they are sent.
 const MOST_MESSAGES: usize = 256;
 const MOST_BYTES: usize = 1 << 20;
 
-/// How many rows a statement writes at once, so that few statements are prepared: the largest of these that
-/// there are, and what is left then by itself.
+/// The numbers of rows that one statement writes, so that few statements are prepared: the largest that is not
+/// more than the rows left, then single rows.
 const ROWS_AT_ONCE: [usize; 3] = [MOST_MESSAGES, 64, 16];
 
 /// Messages of one loop.
@@ -52,7 +52,7 @@ const COLUMNS: &str =
     origin, salt, digest, chain, head, body, escaped";
 
 impl PendingRow {
-    /// Its columns behind session and loop.
+    /// Returns the values of the columns after session and loop.
     fn params(&self) -> [Param<'_>; 17] {
         [
             &self.seq,
@@ -112,7 +112,7 @@ impl Pending {
 }
 
 impl PostgresTransaction<'_> {
-    /// Adds a message to those that wait; the session is locked already.
+    /// Adds a message to the pending ones; the session is locked already.
     pub(super) fn put_off(&self, loop_key: LoopKey, row: &MessageRow) -> StoreResult<()> {
         self.lock(session_of(loop_key.0))?;
         if self.pending.borrow().loop_key != loop_key.0 {
@@ -126,7 +126,7 @@ impl PostgresTransaction<'_> {
         if is_full { self.flush() } else { Ok(()) }
     }
 
-    /// Sends the messages that wait.
+    /// Sends the pending messages.
     pub(super) fn flush(&self) -> StoreResult<()> {
         if self.pending.borrow().rows.is_empty() {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Connections that are kept for the next transaction.
 //!
-//! A small pool of its own: `r2d2` was last released in 2022, and what is needed is a list, a limit
-//! and a clock. A connection that the server closed while it was idle is found by the first statement
-//! of the next transaction, before anything was promised, and replaced.
+//! This crate has its own small pool: `r2d2` was last released in 2022, and only a list, a limit and a clock
+//! are needed. If the server closed a connection while it was idle, the first statement of the next transaction
+//! fails before any result is returned, and the connection is replaced.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -32,10 +32,10 @@ struct PoolState {
     out: usize,
 }
 
-/// A connection that goes back to its pool.
+/// A connection that returns to its pool when it is dropped.
 pub(super) struct PooledConnection<'a> {
     pool: &'a Pool,
-    /// `None`: it is of no use any more.
+    /// `None` if the connection is not to be used again.
     link: Option<Connection>,
 }
 
@@ -53,10 +53,10 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a connection on which these were run first, as what begins a transaction.
+    /// Takes a connection and runs the statements that begin a transaction.
     ///
     /// # Errors
-    /// [`StoreError::PoolTimeout`] if none becomes free in time; what connecting gives.
+    /// [`StoreError::PoolTimeout`] if no connection becomes free in time; any error of a new connection.
     pub(super) fn begin(&self, first: &[impl AsRef<str>]) -> StoreResult<PooledConnection<'_>> {
         loop {
             let (mut taken, is_new) = self.take()?;
@@ -76,10 +76,10 @@ impl Pool {
             match begun {
                 Ok(()) => return Ok(taken),
                 Err(error) => {
-                    // A primary that became a standby is lost to a writer: another one took over.
+                    // A primary that became a standby cannot serve a writer: another server is the primary now.
                     let follows = is_standby(&error);
                     let lost = is_lost(&error) || follows;
-                    // A transaction that was begun with more than one statement may be open.
+                    // A transaction that began with more than one statement may be open.
                     taken.link = None;
                     if is_new && follows {
                         return Err(StoreError::Connection(FOLLOWS.into()));
@@ -92,7 +92,7 @@ impl Pool {
         }
     }
 
-    /// Takes a connection, and tells whether it was just made.
+    /// Takes a connection; returns true with it if it is new.
     fn take(&self) -> StoreResult<(PooledConnection<'_>, bool)> {
         let until = Instant::now() + self.options.patience;
         let most = self.options.connections.max(1);
@@ -126,7 +126,7 @@ impl Pool {
     }
 }
 
-/// A server that was there when the store was opened is only away.
+/// Converts an error of opening: the server was there when the store was opened, so the connection failed.
 pub(super) fn from_open(error: OpenError) -> StoreError {
     match error {
         OpenError::Unreachable { detail, .. } => StoreError::Connection(detail.into()),
@@ -136,13 +136,13 @@ pub(super) fn from_open(error: OpenError) -> StoreError {
 }
 
 impl PooledConnection<'_> {
-    /// The connection.
+    /// Returns the connection.
     pub(super) fn link(&mut self) -> StoreResult<&mut Connection> {
         let lost = || StoreError::Connection("it was closed".into());
         self.link.as_mut().ok_or_else(lost)
     }
 
-    /// Throws the connection away.
+    /// Closes the connection.
     pub(super) fn discard(&mut self) {
         self.link = None;
     }

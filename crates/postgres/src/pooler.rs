@@ -1,12 +1,12 @@
 //! Detection of a pooler between this program and the server, which may hand each transaction to another
 //! process of the server, as PgBouncer does with `pool_mode = transaction`.
 //!
-//! A server names the process that works for a connection twice: when the connection is made, for those who
-//! would cancel a statement later, and when it is asked. A pooler makes the first up, as its connections to
-//! the server are its own. It must be known: a prepared statement that lies in another process is not found,
-//! or, as every program of this driver counts its names from `s0`, is another program's statement.
+//! A server reports the id of the process of a connection twice: when the connection is made, for a later
+//! request to cancel, and in a query. A pooler invents the first, as its connections to the server are its own.
+//! It must be detected: a prepared statement of another process is not found, or, since every program with this
+//! driver numbers its statements from `s0`, is the statement of another program.
 //!
-//! The driver keeps the first name to itself, but writes it into a request to cancel: into any stream.
+//! The driver does not expose the first id, but writes it into a request to cancel, and does so to any stream.
 
 use std::future::Ready;
 use std::pin::{Pin, pin};
@@ -16,15 +16,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::CancelToken;
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
-/// The setting of an address for a pooler.
+/// The value of an address's setting for a pooler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pooling {
-    /// Nothing: it is found out.
+    /// Not set: the pooler is detected.
     #[default]
     Unknown,
-    /// A connection keeps its process of the server.
+    /// A connection keeps its server process.
     Session,
-    /// Each transaction may be at another one.
+    /// Each transaction may run in another server process.
     Transaction,
 }
 
@@ -90,18 +90,18 @@ impl<'a> TlsConnect<&'a mut WrittenBytes> for Plain {
     }
 }
 
-/// Returns the process that was named when the connection was made.
+/// Returns the process id that was reported when the connection was made.
 pub(super) fn named_process(token: &CancelToken) -> Option<i32> {
     let mut page = WrittenBytes::default();
     let written = {
         let request = pin!(token.cancel_query_raw(&mut page, Plain));
-        // Nothing in it waits.
+        // Nothing in the future waits.
         request.poll(&mut Context::from_waker(Waker::noop()))
     };
     let Poll::Ready(Ok(())) = written else {
         return None;
     };
-    // Its length and what it is, four bytes each, the process, and a secret of four bytes.
+    // The request: its length and its kind, four bytes each, the process id, and a secret of four bytes.
     let start = page.0.len().checked_sub(8)?;
     let process = page.0.get(start..start + 4)?;
     Some(i32::from_be_bytes(process.try_into().ok()?))

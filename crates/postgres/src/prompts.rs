@@ -1,4 +1,4 @@
-//! What sessions and loops were asked: the rows behind titles.
+//! The prompts of sessions and loops, from which titles are made.
 
 use std::ops::ControlFlow;
 
@@ -11,14 +11,14 @@ use super::connection::Param;
 use super::row::PostgresRow;
 use super::transaction::{PostgresTransaction, paged};
 
-/// Prompts that are fetched at a time: of a list of many sessions each is a row of its own.
+/// The number of prompts that are fetched at a time: in a list of many sessions each is a row.
 const PAGE: i64 = 256;
 
 const PLACE: &str = "p.session, p.loop, p.seq";
 const PROMPT: &str = "p.session, p.loop, p.seq, p.turn, p.created_at, p.role, p.tokens, p.bytes,
     p.body_block, p.head, p.body, p.escaped";
 
-/// Returns the query of a page of prompts behind `$2`, the key of the last session or loop; `$1` is the
+/// Returns the query for a page of prompts after `$2`, the key of the last session or loop; `$1` is the
 /// session, or the sessions.
 fn sql(of: PromptsOf<'_>, columns: &str, limit: u32) -> String {
     let first = "ORDER BY m.author, m.loop, m.seq";
@@ -61,7 +61,7 @@ impl PostgresTransaction<'_> {
         Ok(places)
     }
 
-    /// Visits prompts: of all sessions with as few questions as pages.
+    /// Visits prompts, with one query for each page over all sessions.
     pub(super) fn read_prompts(
         &self,
         of: PromptsOf<'_>,

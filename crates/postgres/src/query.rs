@@ -1,7 +1,7 @@
-//! Questions in SQL: read-only, and figures of the database.
+//! Read-only queries in SQL, and statistics of the database.
 //!
-//! A question is declared as a cursor in a transaction that only reads: a cursor takes nothing but a
-//! query, and its rows come as text in pages.
+//! A query is declared as a cursor in a read-only transaction: a cursor accepts nothing but a query, and its
+//! rows are fetched as text in pages.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ impl PostgresStore {
     /// # Errors
     /// If the query is not a single read-only statement, takes too long, or is rejected by the server.
     pub fn query_within(&self, sql: &str, limits: QueryLimits) -> StoreResult<QueryRows> {
-        // The server stops the query; a server that does not even do that is given up.
+        // The server stops the query; if the server does not answer at all, the connection is closed.
         let patience = limits.time.map(|time| time + self.options.patience);
         self.query_with_values(sql, &[], limits, patience)
     }
 
-    /// Runs a query as [`PostgresStore::query_within`] does, with values for `$1`, `$2` …; a server that
-    /// says nothing for `patience` is given up.
+    /// Runs a query as [`PostgresStore::query_within`] does, with values for `$1`, `$2` …; the connection is
+    /// closed if the server is silent for `patience`.
     pub(super) fn query_with_values(
         &self,
         sql: &str,
@@ -53,7 +53,8 @@ impl PostgresStore {
     /// # Errors
     /// If the database cannot be read.
     pub fn stats(&self) -> StoreResult<Stats> {
-        // Each count by itself: where tables are distributed none may stand in the list of columns.
+        // Each count is a query of its own: where tables are distributed no subquery may be in the list of
+        // columns.
         let sql = "SELECT s.sessions, l.*, r.runs, b.blocks, d.blobs, d.blob_bytes,
                  pg_database_size(current_database()) AS file_bytes
              FROM (SELECT count(*) AS sessions FROM sessions) s
@@ -103,7 +104,7 @@ fn refused(error: StatementError) -> StoreError {
     }
     StoreError::Invalid(match code {
         "57014" => "the query timed out".into(),
-        // No query, several of them, or one that writes.
+        // The statement is no query, is several queries, or writes.
         "25006" | "42601" if describe(&error).contains("multiple commands") || code == "25006" => {
             "only a single SELECT is allowed here".into()
         }
@@ -165,7 +166,7 @@ fn row_of(message: &SimpleQueryMessage) -> Option<&SimpleQueryRow> {
     }
 }
 
-/// Returns a value that came as text.
+/// Returns a JSON value from the text of a column.
 fn json(kind: &Type, text: Option<&str>) -> Json {
     let Some(text) = text else {
         return Json::null();

@@ -1,5 +1,5 @@
-//! Reading rows. Each query names the session, which the client takes from the key that it has; only
-//! lists over all sessions, names and imports do not.
+//! Reading rows. Each query contains the session, which the client takes from the key; only lists over all
+//! sessions, names and imports do not.
 
 use std::ops::{ControlFlow, Range};
 
@@ -15,17 +15,17 @@ use super::keys::session_of;
 use super::row::*;
 use super::transaction::{PostgresTransaction, paged};
 
-/// Rows that are fetched at a time where a caller may stop, and of those that are large.
+/// The number of rows that are fetched at a time if the caller may stop early or the rows are large.
 const PAGE: i64 = 64;
 const SMALL_PAGE: i64 = 1024;
 
 type FromRow<T> = fn(&PostgresRow) -> StoreResult<T>;
 
 impl PostgresTransaction<'_> {
-    /// Returns the loops of a chain from `leaf` on, at most a page of them.
+    /// Returns the loops of a chain from `leaf` on, one page at most.
     fn links<T>(&self, leaf: LoopKey, columns: &str, from_row: FromRow<T>) -> StoreResult<Vec<T>> {
-        // The rows come as the recursion makes them, and the limit ends it. Keys that fall from child
-        // to parent cannot go round in a circle.
+        // The rows come in the order of the recursion, and the limit ends it. Keys decrease from child to
+        // parent, so that the recursion cannot be endless.
         let sql = format!(
             "WITH RECURSIVE chain AS (
                  SELECT l.* FROM loops l WHERE l.session = $1 AND l.key = $2
@@ -39,8 +39,8 @@ impl PostgresTransaction<'_> {
         self.all(session, &sql, &[&session, &leaf.0], from_row)
     }
 
-    /// Returns what a chain needs of a page of its loops, from `leaf` on, and where the next page
-    /// begins.
+    /// Returns the columns that a chain needs for a page of its loops, from `leaf` on, and the beginning of the
+    /// next page.
     pub(super) fn page_of_chain(
         &self,
         leaf: LoopKey,
@@ -57,7 +57,7 @@ impl PostgresTransaction<'_> {
     }
 }
 
-/// Returns where the page of a chain begins that comes after one of `length` loops.
+/// Returns the beginning of the page after one with `length` loops.
 fn after_page(length: usize, last: Option<&LoopCore>) -> Option<LoopKey> {
     let last = last.filter(|_| length as i64 >= PAGE)?;
     last.parent.filter(|parent| *parent < last.key)
@@ -100,7 +100,7 @@ impl ReadSessions for PostgresTransaction<'_> {
     }
 
     fn session_ids(&self, first: &str, limit: u32) -> StoreResult<Vec<SessionId>> {
-        // PostgreSQL's texts hold no zero byte.
+        // A text of PostgreSQL contains no zero byte.
         let first = first.split('\0').next().unwrap_or_default();
         let sql = "SELECT session_id FROM session_names WHERE session_id COLLATE \"C\" >= $1
             ORDER BY session_id COLLATE \"C\" LIMIT $2";
@@ -351,7 +351,7 @@ impl ReadMessages for PostgresTransaction<'_> {
     }
 
     fn length_at(&self, loop_key: LoopKey, tick: Tick) -> StoreResult<u32> {
-        // Ticks rise with the sequence: the newest message that is old enough ends the search.
+        // Ticks rise with the sequence: the search ends at the newest message that is old enough.
         let session = session_of(loop_key.0);
         let sql = "SELECT seq FROM messages WHERE session = $1 AND loop = $2 AND tick <= $3
              ORDER BY seq DESC LIMIT 1";
@@ -389,7 +389,8 @@ impl ReadMessages for PostgresTransaction<'_> {
 
 impl ReadBlobs for PostgresTransaction<'_> {
     fn blob(&self, sha256: &[u8; 32]) -> StoreResult<Option<Vec<u8>>> {
-        // Every session has its own copy: the one that is just being read has what it shows.
+        // Every session has its own copy of a blob: the session that was read last is the one that refers to
+        // it.
         for session in self.seen().into_iter().take(1) {
             let sql = "SELECT data FROM blobs WHERE session = $1 AND sha256 = $2";
             let params: [Param<'_>; 2] = [&session, &&sha256[..]];

@@ -1,4 +1,4 @@
-//! Leases, started calls, notes and usage: what a recorder reads and writes.
+//! Leases, started calls, notes and usage: the rows that a recorder reads and writes.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,10 +14,10 @@ use super::connection::Param;
 use super::keys::session_of;
 use super::transaction::PostgresTransaction;
 
-/// Sums of what providers reported: input, output, both caches, reasoning, total, cost.
+/// The sums of the usage that providers reported: input, output, both caches, reasoning, total, cost.
 type Sums = [f64; 7];
 
-/// Returns what an answer reports and the model that gave it, `None` if it reports nothing.
+/// Returns the usage and the model of an answer; `None` if the answer reports no usage.
 fn reported(head: &str) -> Option<(Option<String>, Sums)> {
     let head: Value = serde_json::from_str(head).ok()?;
     let usage = head.get("usage")?.as_object()?;
@@ -71,7 +71,7 @@ fn usage_row(loop_id: &str, model: Option<String>, sums: &Sums) -> UsageRow {
 }
 
 impl PostgresTransaction<'_> {
-    /// What is reported is summed here: the JSON is that of others, and PostgreSQL refuses some of it.
+    /// The usage is summed here and not in SQL: providers wrote the JSON, and PostgreSQL rejects some of it.
     pub(super) fn read_usage(&self, session: SessionKey) -> StoreResult<Vec<UsageRow>> {
         let mut usage = Vec::new();
         for row in self.loops(session)? {
@@ -176,7 +176,7 @@ impl ReadAppendKeys for PostgresTransaction<'_> {
         };
         let (first, end) = range.bounds();
         let until = if end.is_some() { "AND name < $2" } else { "" };
-        // The sessions first, as the keys are found by session and name only.
+        // Sessions first, as the keys are found by session and name only.
         let sql = format!(
             "SELECT {APPEND_KEY_COLUMNS} FROM (SELECT session AS owner FROM sessions) s
                  CROSS JOIN LATERAL (

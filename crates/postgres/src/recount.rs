@@ -1,7 +1,7 @@
-//! Counting tokens anew: the rows of a server.
+//! The rows of a recount of tokens.
 //!
-//! Each transaction of it holds a lock of which every write takes a share before it looks whether the
-//! database still counts as it does: so no write goes on with a counter that is out of force.
+//! Each transaction of a recount holds a lock exclusively that every write takes in shared mode before it
+//! checks the counter of the database: so no write goes on with the old counter.
 
 use loopstore_core::store::columns::{Columns, missing};
 use loopstore_core::store::mapping::{BLOCK_COLUMNS, block_row, signed};
@@ -14,7 +14,7 @@ use super::keys::session_of;
 use super::options::PostgresOptions;
 use super::transaction::PostgresTransaction;
 
-/// Takes the lock; `loopstore_counts_with` takes a share of it.
+/// Takes the exclusive lock; `loopstore_counts_with` takes the shared one.
 const ALONE: &str = "SELECT pg_advisory_xact_lock(loopstore_count_lock())";
 
 /// Counts the tokens of the database at `address` again, with the counter of `options`.
@@ -48,7 +48,7 @@ pub fn recount(
 }
 
 impl PostgresStore {
-    /// Runs `work` in a write transaction in which tokens can be counted anew.
+    /// Runs `work` in a write transaction that may change token counts.
     pub(super) fn recounting<T>(
         &self,
         work: impl FnOnce(&mut dyn StoreRecount) -> StoreResult<T>,
@@ -66,7 +66,7 @@ impl PostgresTransaction<'_> {
         self.first_of_any(sql, &[&name], |row| row.get("value"))
     }
 
-    /// Writes tokens at numbers within what `key` names.
+    /// Writes the token counts of numbered rows below `key`.
     fn put_tokens(
         &self,
         (table, of, number): (&str, &str, &str),
@@ -122,7 +122,7 @@ impl StoreRecount for PostgresTransaction<'_> {
     }
 
     fn loop_from(&self, from: LoopKey) -> StoreResult<Option<(LoopKey, u32)>> {
-        // A key begins with its session, so that this is their order too.
+        // A key begins with its session, so that the order of keys is the same.
         let sql = "SELECT key FROM loops WHERE (session, key) >= ($1, $2)
              ORDER BY session, key LIMIT 1";
         let params = [session_of(from.0), from.0];

@@ -1,7 +1,7 @@
 //! Removing content: the rows of a session and their texts.
 //!
-//! Every table has its session, so nothing needs to be known of a table but its name; what its columns
-//! hold is listed once for all backends.
+//! Every table has the session as a column, so that the name of a table is enough; the contents of its columns
+//! are listed once for all backends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ fn damaged(what: &str, key: i64) -> StoreError {
     StoreError::Damaged(format!("{what} {key} is not what was stored"))
 }
 
-/// A text that stands in a row: where the row is, its key if digests hang on it, and the text.
+/// A text in a row: the position of the row, its key if digests depend on it, and the text.
 struct Cell {
     place: String,
     key: i64,
@@ -55,7 +55,7 @@ impl PostgresTransaction<'_> {
         })
     }
 
-    /// Checks that the digest of a row fits, and that of the run of a block.
+    /// Checks the digest of a row, and the digest of the run if the row belongs to a block.
     fn check_row(&self, table: &str, key: i64) -> StoreResult<()> {
         let row = row_digest(self, table, key)?;
         if row.stored != row.derived {
@@ -67,8 +67,8 @@ impl PostgresTransaction<'_> {
         }
     }
 
-    /// Derives the digest of a changed row anew, and that of the run of a block, and notes it in the audit
-    /// chain.
+    /// Derives the digest of a changed row again, and the digest of the run if the row belongs to a block, and
+    /// records it in the audit chain.
     fn renew_row(&self, table: &str, key: i64) -> StoreResult<()> {
         let row = row_digest(self, table, key)?;
         if row.stored == row.derived {
@@ -87,7 +87,7 @@ impl PostgresTransaction<'_> {
         }
     }
 
-    /// Visits the texts of a session, ids too.
+    /// Visits the texts of a session, including ids.
     pub(super) fn read_texts(
         &self,
         session: SessionKey,
@@ -137,7 +137,8 @@ impl PostgresTransaction<'_> {
         self.run(session.0, &sql, &[&session.0])
     }
 
-    /// Gives the name of a session up. It is looked for by itself: that table knows it by nothing else.
+    /// Removes the name of a session. The row is searched for on its own, since its table is distributed by the
+    /// name.
     fn remove_name(&self, session: SessionKey) -> StoreResult<()> {
         let id = self.session_by_key(session)?.session_id;
         for sql in [
@@ -149,8 +150,8 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    /// Removes the blobs of a session; returns how many no other session has, and how many another
-    /// one has too.
+    /// Removes the blobs of a session; returns the number of blobs that no other session has, and of those that
+    /// another session has too.
     fn remove_blobs(&self, session: SessionKey) -> StoreResult<(u64, u64)> {
         let sql = "SELECT count(*) AS n FROM blobs WHERE session = $1 AND sha256 IN (
                  SELECT o.sha256 FROM blobs o WHERE o.session <> $1
@@ -161,7 +162,7 @@ impl PostgresTransaction<'_> {
         Ok((gone.saturating_sub(shared), shared))
     }
 
-    /// Counts the parts of a kept file that another one has too.
+    /// Counts the parts of a kept file that another file contains too.
     fn shared_parts(&self, source: SourceKey) -> StoreResult<u64> {
         let sql = "SELECT count(*) AS n FROM source_parts WHERE source = $1 AND sha256 IN (
                  SELECT o.sha256 FROM source_pieces o WHERE o.source <> $1
@@ -177,7 +178,7 @@ impl PostgresTransaction<'_> {
             MessagePlace::InLoop(..) => ("messages", "loop", "seq", ", lines = $11"),
             MessagePlace::InBlock(..) => ("block_messages", "block", "ordinal", ""),
         };
-        // The role is written again: it is what tells a message from a dropped one.
+        // The role is written again, since it distinguishes a message from a dropped one.
         let sql = format!(
             "UPDATE {table} SET head = $4, body = $5, escaped = $6, body_block = $7, tokens = $8,
                  bytes = $9, role = $10, salt = NULL{lines}

@@ -1,4 +1,4 @@
-//! Rows of a server, and which columns of them are read.
+//! Rows of a server, and the columns that are read.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use loopstore_core::store::{StoreError, StoreResult};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
-/// A row read by column name, with damage reported instead of passed on.
+/// A row that is read by column names; damage is reported as an error.
 pub(super) struct PostgresRow(pub(super) Row);
 
 impl PostgresRow {
@@ -40,12 +40,12 @@ impl Columns for PostgresRow {
         self.value(column)
     }
 
-    /// The number has a column of its own.
+    /// A sequence number has its own column here.
     fn number(&self, column: &'static str) -> StoreResult<u32> {
         self.get(column)
     }
 
-    /// The column `escaped` says whether the text is written without U+0000.
+    /// The column `escaped` is true if the text is stored without U+0000.
     fn content(&self, column: &'static str) -> StoreResult<Option<Cow<'_, str>>> {
         Ok(match (self.text(column)?, self.get("escaped")?) {
             (Some(text), true) => Some(unescaped(text)?.into()),
@@ -79,7 +79,7 @@ pub(super) const BLOCK_CORE_COLUMNS: &str = "b.key, b.loop, b.generation, b.run,
     b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
     b.through, b.tokens_block, b.bytes_block, b.messages_block, b.edits";
 
-/// Returns a text without U+0000, if it has any: PostgreSQL does not take it.
+/// Returns the text without U+0000, which PostgreSQL rejects; `None` if the text contains none.
 pub(super) fn escaped(text: Option<&str>) -> Option<String> {
     let text = text.filter(|text| text.contains('\0'))?;
     let mut safe = String::with_capacity(text.len() + 8);

@@ -1,4 +1,4 @@
-//! Reading everything, row by row, for `verify`.
+//! Reading of all rows for `verify`.
 
 use super::source::SOURCE;
 use loopstore_core::store::audit::{AuditChain, AuditEnd};
@@ -16,8 +16,8 @@ use super::keys::session_of;
 use super::transaction::PostgresTransaction;
 use super::write::Owner;
 
-/// Rows that belong to nothing, which no foreign key finds: a table with its row `t`, how that is named, the
-/// condition. What lies elsewhere where tables are distributed is joined as a whole (OFFSET 0).
+/// Orphaned rows that no foreign key finds: a table with its row `t`, the name for the report, and the
+/// condition. A table with another distribution is joined as a whole (OFFSET 0).
 const STRAYS: [(&str, &str, &str); 8] = [
     (
         "blob_refs t",
@@ -77,7 +77,8 @@ const STRAYS: [(&str, &str, &str); 8] = [
 ];
 
 impl PostgresTransaction<'_> {
-    /// Returns keys that a query over a session gives; $2 may be a key of what it is about.
+    /// Returns the keys that a query over a session selects; $2 may be the key of the row that the query is
+    /// about.
     fn keys<T>(&self, sql: &str, of: i64, key: fn(i64) -> T) -> StoreResult<Vec<T>> {
         let keys = self.all(of, sql, &[&of], |row| row.get::<i64>("key"))?;
         Ok(keys.into_iter().map(key).collect())
@@ -90,7 +91,7 @@ impl PostgresTransaction<'_> {
     }
 }
 
-/// Returns the key of a message among the redacted ones.
+/// Returns the key of a message in the table of redactions.
 pub(super) fn owner_of(place: MessagePlace) -> Owner {
     match place {
         MessagePlace::InLoop(loop_key, seq) => Owner::message(loop_key, seq),
@@ -98,7 +99,7 @@ pub(super) fn owner_of(place: MessagePlace) -> Owner {
     }
 }
 
-/// Returns the key of an owner among those that show blobs.
+/// Returns the key of an owner in the table of references to blobs.
 pub(super) fn shower_of(owner: BlobOwner) -> Owner {
     match owner {
         BlobOwner::Message(loop_key, seq) => Owner::message(loop_key, seq),
@@ -113,7 +114,7 @@ impl ScanSessions for PostgresTransaction<'_> {
     }
 
     fn continuations(&self, session: SessionKey) -> StoreResult<Continuations> {
-        // Both sides by themselves: a join of loops by their names is one of all shards with all.
+        // Each side is a query of its own: a join of loops by their names would join all shards with all.
         let names = |sql| -> StoreResult<Vec<String>> {
             self.all(session.0, sql, &[&session.0], |row| row.get("name"))
         };

@@ -1,9 +1,9 @@
-//! Opening: what the server is, its settings, the migrations.
+//! Opening a database: the version of the server, its settings, the migrations.
 //!
-//! To change the schema: until 0.1.0 is released, edit `migrations/V1__store.sql` (its checksum
-//! tells the formats apart); afterwards add `migrations/V<n>__<what>.sql`. A table that holds
-//! something of a session has a column `tenant` and a policy of that name, as those in V1; where tenants
-//! are, it and a view are bound after the migration.
+//! To change the schema: until 0.1.0 is released, edit `migrations/V1__store.sql` (its checksum distinguishes
+//! the formats); afterwards add `migrations/V<n>__<what>.sql`. A table with rows of a session has a column
+//! `tenant` and a policy of that name, as the tables in V1; in a database with tenants, bind the table and its
+//! views to them after the migration.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -29,14 +29,14 @@ mod embedded {
     refinery::embed_migrations!("migrations");
 }
 
-/// The oldest server whose triggers on partitioned tables are those that the schema needs.
+/// The oldest version of the server that has the required triggers on partitioned tables.
 const OLDEST: i64 = 14;
 
-/// The key of the lock under which the tables are made: `LOOP` in ASCII.
+/// The key of the lock under which the tables are created: `LOOP` in ASCII.
 const MIGRATION_LOCK: i64 = 0x4C4F_4F50;
 
-/// Returns the migrations that this program knows. The newest format that it reads and writes is the
-/// number of the last.
+/// Returns the migrations of this program. The number of the last one is the newest format that the program
+/// reads and writes.
 pub(super) fn migrations() -> &'static Migrations {
     fn embedded() -> Migrations {
         Migrations::embedded(&embedded::migrations::runner())
@@ -56,7 +56,7 @@ pub(super) fn migrations() -> &'static Migrations {
     &EMBEDDED
 }
 
-/// Asks whether tenants are kept apart.
+/// Selects whether tenants are kept apart.
 const ARE_APART: &str =
     "SELECT (SELECT relrowsecurity FROM pg_class WHERE oid = 'sessions'::REGCLASS)";
 
@@ -67,11 +67,12 @@ pub(super) fn other(address: &Address, cause: impl std::fmt::Display) -> OpenErr
     }
 }
 
-/// A commit that was acknowledged is on disk: a server may be told to forget that, a session not.
+/// The condition under which `synchronous_commit` is set: an acknowledged commit must be on disk, whatever the
+/// server's default is.
 const IS_KEPT: &str = "WHERE current_setting('synchronous_commit') = 'off'";
 
-/// Returns what `connect` sets, for a transaction that may be at any process of the server; each by itself, as the
-/// whole text goes to the nodes of a cluster that it came in.
+/// Returns the settings of `connect` for a transaction that may run in any server process. Each is a statement
+/// of its own, as the nodes of a cluster receive the whole text that contains it.
 pub(super) fn in_each_transaction(options: &PostgresOptions) -> [String; 3] {
     [
         "SET LOCAL citus.propagate_set_commands = 'local'".to_owned(),
@@ -89,7 +90,7 @@ const NO_MIGRATION: &str = "the tables are not there or not up to date, and are 
     server itself, or say `pooling=session` if the pooler keeps a connection for each session (pool_mode = \
     session)";
 
-/// Connects and sets what each connection needs.
+/// Connects, and applies the settings of each connection.
 pub(super) fn connect(
     address: &Address,
     options: &PostgresOptions,
@@ -119,8 +120,8 @@ pub(super) fn connect(
     Ok(link)
 }
 
-/// Looks at the server, makes the tables where there are none or brings them up to date, and refuses
-/// those that are newer or were never released.
+/// Checks the server, creates the tables if there are none or migrates them, and rejects tables of a newer or
+/// of an unreleased format.
 pub(super) fn prepare(
     link: &mut Connection,
     address: &Address,
@@ -129,7 +130,7 @@ pub(super) fn prepare(
     if !link.is_shared() {
         return prepare_at_one(link, address, options);
     }
-    // All of it is at one process of the server.
+    // All statements run in one server process.
     let failed = |error: StatementError| from_connecting(&address.place, error);
     link.batch("BEGIN").map_err(failed)?;
     prepare_at_one(link, address, options)?;
@@ -145,7 +146,7 @@ fn prepare_at_one(
     cluster::prepare(link, address, options)?;
     let known = migrations().newest();
     let found = match format_of(link, address)? {
-        // Somebody may be making the tables: then that is done once the lock is free.
+        // Another process may be creating the tables: they are complete once the lock is free.
         Err(OpenError::Damaged { .. }) => {
             lock_migrations(link, address)?;
             unlock_migrations(link, address)?;
@@ -176,7 +177,7 @@ fn prepare_at_one(
     check_counter(link, address, options)
 }
 
-/// Returns the one row of a question that always has one.
+/// Returns the row of a query that always has one row.
 pub(super) fn only(
     link: &mut Connection,
     sql: &str,
@@ -207,8 +208,8 @@ fn check_server(link: &mut Connection, address: &Address) -> Result<(), OpenErro
     }
 }
 
-/// Returns the number of the last migration that was applied, 0 if there are no tables; or what is wrong
-/// with them.
+/// Returns the number of the last migration that was applied, 0 if there are no tables; or the error of damaged
+/// tables.
 fn format_of(
     link: &mut Connection,
     address: &Address,
@@ -250,12 +251,12 @@ fn unlock_migrations(link: &mut Connection, address: &Address) -> Result<(), Ope
         .map_err(|error| other(address, describe(&error)))
 }
 
-/// Runs the migrations in one transaction, one process at a time.
+/// Runs the migrations in one transaction, in one process at a time.
 fn migrate(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
     let failed = |error: StatementError| other(address, describe(&error));
     lock_migrations(link, address)?;
-    // The functions keep the search path that they are made with; named last, temporary tables cannot
-    // stand in for those of the store.
+    // The functions keep the search path of their creation. `pg_temp` is last in it, so that temporary tables
+    // cannot replace those of the store.
     let sql =
         "SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', FALSE)";
     only(link, sql, &[]).map_err(failed)?;
@@ -270,8 +271,8 @@ fn migrate(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
     done
 }
 
-/// Refuses a role that sees every tenant: public ids are each tenant's own, so that they could not be
-/// told apart. To count anew takes such a role, as the counter is that of the whole database.
+/// Rejects a role that sees every tenant: public ids are unique within a tenant only, and would be ambiguous. A
+/// recount requires such a role, since the counter belongs to the whole database.
 fn check_tenant(
     link: &mut Connection,
     address: &Address,
@@ -293,7 +294,7 @@ fn check_tenant(
     }
 }
 
-/// Sorts an error of the migrations: nothing of them was kept.
+/// Converts an error of the migrations, none of which was kept.
 fn unfinished(address: &Address, error: &refinery::Error) -> OpenError {
     let cause = std::error::Error::source(error);
     let Some(cause) = cause.and_then(|cause| cause.downcast_ref::<tokio_postgres::Error>()) else {
@@ -305,14 +306,14 @@ fn unfinished(address: &Address, error: &refinery::Error) -> OpenError {
     }
 }
 
-/// Notes once what the database is written with.
+/// Writes the properties of the database once.
 fn write_meta(link: &mut Connection, options: &PostgresOptions) -> Result<(), StatementError> {
     let noted: i64 = only(link, "SELECT count(*) FROM store_meta", &[])?.get(0);
     if noted >= 3 {
         return Ok(());
     }
     let mut key = [0u8; 32];
-    // Without random numbers no message could be stored either.
+    // If the system has no random numbers, no message could be stored either.
     let has_key = getrandom::fill(&mut key).is_ok();
     let values = [
         ("token_counter", options.counter.name().to_owned()),
@@ -328,7 +329,7 @@ fn write_meta(link: &mut Connection, options: &PostgresOptions) -> Result<(), St
     Ok(())
 }
 
-/// Compares the counter that the database is written with and the one that it is opened with.
+/// Compares the counter of the database with the counter of the options.
 fn check_counter(
     link: &mut Connection,
     address: &Address,
@@ -348,7 +349,7 @@ fn check_counter(
     Ok(())
 }
 
-/// Returns the tables, views, functions and triggers that the migrations make, as `KIND name`.
+/// Returns the tables, views, functions and triggers that the migrations create, as `KIND name`.
 pub(super) fn objects() -> Vec<String> {
     let scripts = migrations().scripts().iter();
     let lines = scripts.flat_map(|script| script.sql().unwrap_or_default().lines());

@@ -1,4 +1,4 @@
-//! The rows of kept files. A file may hold many sessions, so its rows are by its own key.
+//! The rows of kept files. A file may contain many sessions, so its rows are keyed by the file.
 
 use loopstore_core::store::audit::{AuditEntry, AuditKind};
 use loopstore_core::store::columns::{Columns, damaged};

@@ -1,11 +1,10 @@
-//! A transaction on a connection: what both doors hand out.
+//! A transaction on a connection, for reads and for writes.
 //!
-//! Reads see one snapshot (REPEATABLE READ, READ ONLY). A write is READ COMMITTED and locks the row of
-//! each session before it first reads or writes anything of it: so the writes of a session come one
-//! after another and each reads what the one before wrote, while different sessions go on side by
-//! side, and no write fails for another one's sake but in a deadlock over several sessions.
-//! SERIALIZABLE would promise the same and refuse some of them at their commit, when the closure that
-//! was run cannot be run again.
+//! A read sees one snapshot (REPEATABLE READ, READ ONLY). A write is READ COMMITTED and locks the row of each
+//! session before it first reads or writes a row of the session. The writes of one session are therefore
+//! sequential, and each reads the results of the one before; writes of different sessions run concurrently. A
+//! write fails because of another write only in a deadlock over several sessions. SERIALIZABLE would promise
+//! the same and reject some writes at their commit, when their closure cannot be run again.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -25,15 +24,15 @@ use super::row::PostgresRow;
 /// A connection within a transaction.
 pub(super) struct PostgresTransaction<'a> {
     link: RefCell<&'a mut Connection>,
-    /// `None`: it only reads.
+    /// The locked sessions; `None` for a read.
     locked: Option<RefCell<Locked>>,
-    /// Sessions of which something was read, the last one last.
+    /// The sessions of which rows were read, the latest last.
     seen: RefCell<Vec<i64>>,
-    /// Whether a statement failed: the server refuses all others until the end.
+    /// True after a statement failed: the server rejects all others until the end of the transaction.
     failed: Cell<bool>,
-    /// Messages that go with the next statement.
+    /// The messages that go with the next statement.
     pub(super) pending: RefCell<Pending>,
-    /// The rows that a write has read ahead.
+    /// The rows that were read ahead.
     pub(super) ahead: RefCell<PrefetchedRows>,
     pub(super) last_pack: LastPack,
 }
@@ -58,8 +57,8 @@ impl<'a> PostgresTransaction<'a> {
         }
     }
 
-    /// Sends what waits before a commit, and checks that no statement failed whose error the caller put
-    /// aside: the server would keep nothing and say so to nobody.
+    /// Sends the pending messages before a commit, and checks that no statement failed whose error the caller
+    /// ignored: the server would roll back without an error.
     pub(super) fn check(&self) -> StoreResult<()> {
         self.flush()?;
         match self.failed.get() {
@@ -75,7 +74,7 @@ impl<'a> PostgresTransaction<'a> {
         self.locked.is_some()
     }
 
-    /// Notes a session that this transaction made: nobody else sees it.
+    /// Records a session that this transaction created: it needs no lock, since nobody else sees it.
     pub(super) fn owns(&self, session: i64) {
         self.see(session);
         if let Some(locked) = &self.locked {
@@ -83,7 +82,7 @@ impl<'a> PostgresTransaction<'a> {
         }
     }
 
-    /// Returns the sessions of which something was read, the last one first.
+    /// Returns the sessions of which rows were read, the latest first.
     pub(super) fn seen(&self) -> Vec<i64> {
         self.seen.borrow().iter().rev().copied().collect()
     }
@@ -108,13 +107,13 @@ impl<'a> PostgresTransaction<'a> {
         self.lock_row(session)
     }
 
-    /// Makes other writers who look for the same thing wait, where there is no row to lock.
+    /// Makes other writers wait that look up the same name, where there is no row to lock.
     pub(super) fn lock_name(&self, name: &[&str]) -> StoreResult<()> {
         if !self.writes() {
             return Ok(());
         }
         let hash = hash_of(name);
-        // Tenants have names of their own.
+        // Each tenant has its own names.
         let sql = "SELECT pg_advisory_xact_lock($1 # hashtextextended(loopstore_tenant(), 0))";
         self.ask(sql, &[&hash]).map(drop)
     }
@@ -126,14 +125,14 @@ impl<'a> PostgresTransaction<'a> {
         })
     }
 
-    /// Asks for rows, whatever session they are of.
+    /// Runs a query over any session.
     pub(super) fn ask(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<Vec<PostgresRow>> {
         self.flush()?;
         let rows = self.link.borrow_mut().query(sql, params);
         Ok(self.noted(rows)?.into_iter().map(PostgresRow).collect())
     }
 
-    /// Runs a statement, whatever session it is about; returns how many rows it touched.
+    /// Runs a statement on any session; returns the number of rows that it changed.
     pub(super) fn execute(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
         self.flush()?;
         self.ahead.take();
@@ -141,20 +140,20 @@ impl<'a> PostgresTransaction<'a> {
         self.noted(done)
     }
 
-    /// Runs a statement that goes through much of the database.
+    /// Runs a statement that may read much of the database.
     pub(super) fn execute_at_length(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
         let mut link = self.link.borrow_mut();
         self.noted(link.at_length(|link| link.execute(sql, params)))
     }
 
-    /// Runs a statement about a session.
+    /// Runs a statement on a session.
     pub(super) fn run(&self, session: i64, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
         self.lock(session)?;
         self.execute(sql, params)
     }
 
-    /// Returns the next key of a table in a session, which no other write takes: it locks the session. An
-    /// insert that looks for its key itself is refused where the tables are distributed.
+    /// Returns the next key of a table in a session. No other write can take it, since the session is locked.
+    /// An insert that selects its key itself is rejected where the tables are distributed.
     pub(super) fn next_key(&self, table: &str, session: i64) -> StoreResult<i64> {
         let sql = format!(
             "SELECT coalesce(max(key), $2::BIGINT) + 1 AS next FROM {table} WHERE session = $1"
@@ -211,7 +210,7 @@ impl<'a> PostgresTransaction<'a> {
     }
 }
 
-/// Returns a number that stands for a name.
+/// Returns a hash of a name.
 fn hash_of(name: &[&str]) -> i64 {
     let mut hash = Sha256::new();
     for part in name {
@@ -224,8 +223,8 @@ fn hash_of(name: &[&str]) -> i64 {
     i64::from_le_bytes(first)
 }
 
-/// Visits rows that come in pages of `most`: `page` returns those after a place, in order. A visit may
-/// ask the same transaction, which a stream of rows would not allow.
+/// Visits rows in pages of `most`: `page` returns the rows after a position, in order. The visitor may query
+/// the same transaction, which a stream of rows would not allow.
 pub(super) fn paged<T, P>(
     most: i64,
     place: impl Fn(&T) -> P,

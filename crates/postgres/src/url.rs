@@ -1,4 +1,4 @@
-//! The address of a database: what of it may be shown, and what stands in it for TLS.
+//! The address of a database: its parts that may be shown, and its settings for TLS.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::pooler::Pooling;
 /// The default limit for one attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The default limit for sent bytes that the other machine does not acknowledge.
+/// The default time limit for sent bytes that the other machine does not acknowledge.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The address of a database, parsed.
 pub(super) struct Address {
-    /// One for each host: each is given up by itself.
+    /// One configuration for each host: each has its own time limit.
     hosts: Vec<Config>,
     tls: Option<MakeTlsConnector>,
     /// Hosts, ports and name, without user and password.
@@ -48,13 +48,13 @@ fn unreadable(detail: impl Into<String>) -> OpenError {
 }
 
 impl Address {
-    /// Reads an address.
+    /// Parses an address.
     ///
-    /// `sslmode` means what it means to `psql`: `prefer` and `require` take any certificate,
-    /// `verify-ca` and `verify-full` one that the system trusts, or the file named in `sslrootcert`.
+    /// `sslmode` has the same meaning as for `psql`: `prefer` and `require` accept any certificate, `verify-ca`
+    /// and `verify-full` one that the system trusts, or the file of `sslrootcert`.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the address is invalid.
     pub(super) fn parse(text: &str, writes: bool) -> Result<Self, OpenError> {
         let (text, own) = OwnOptions::taken_from(text)?;
         let parsed: Result<Config, _> = text.parse();
@@ -74,7 +74,7 @@ impl Address {
         let tls = connector(&mut config, own.mode.as_deref(), own.root.as_deref())?;
         let place = place_of(&config);
         let count = config.get_hosts().len().max(config.get_hostaddrs().len());
-        // Of several servers one takes writes: the others follow it.
+        // Of several servers, only the primary accepts writes.
         if writes && count > 1 && config.get_target_session_attrs() == TargetSessionAttrs::Any {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
@@ -88,19 +88,18 @@ impl Address {
         })
     }
 
-    /// Makes a connection to the first host that lets it in; a statement on it may take no longer than
-    /// `limit`.
+    /// Connects to the first host that accepts the connection. `limit` is the time limit of a statement.
     ///
     /// # Errors
-    /// If no server can be reached in time, or the last one refuses.
+    /// If no server can be reached in time, or the last one rejects the connection.
     pub(super) fn connect(&self, limit: Option<Duration>) -> Result<Connection, OpenError> {
         let mut last = None;
         for host in &self.hosts {
             match self.connect_to(host, limit) {
                 Ok(link) => return Ok(link),
-                // Whom one server of a cluster does not let in no other one does.
+                // All servers of a cluster have the same roles: a rejection by one is final.
                 Err(error @ OpenError::Refused { .. }) => return Err(error),
-                // A standby may not have heard of a new database.
+                // A standby may not have received a new database yet.
                 Err(error) if !matches!(last, Some(OpenError::NoDatabase { .. })) => {
                     last = Some(error);
                 }
@@ -123,7 +122,7 @@ impl Address {
     }
 }
 
-/// Returns what reaches one host of several.
+/// Returns the configuration for one of several hosts.
 fn host_of(config: &Config, at: usize) -> Config {
     let mut one = Config::new();
     match config.get_hosts().get(at) {
@@ -177,8 +176,8 @@ fn host_of(config: &Config, at: usize) -> Config {
     one
 }
 
-/// Says what is wrong with an address. What the driver could not make sense of may be part of a
-/// password; the name of an option that it knows is not.
+/// Describes the error of an address. A part that the driver could not parse may belong to a password; the name
+/// of an option that it knows does not.
 fn why(error: &tokio_postgres::Error) -> String {
     let text = super::errors::driver_text(error);
     match text.find("invalid value for option") {
@@ -189,7 +188,7 @@ fn why(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// The parameters of an address that the driver does not know, or knows less of.
+/// The parameters of an address that the driver does not know, or supports only in part.
 #[derive(Default)]
 struct OwnOptions {
     mode: Option<String>,
@@ -198,7 +197,7 @@ struct OwnOptions {
 }
 
 impl OwnOptions {
-    /// Takes them out of an address.
+    /// Removes the parameters from an address; returns the rest and the parameters.
     fn taken_from(text: &str) -> Result<(String, Self), OpenError> {
         let mut own = Self::default();
         let Some((front, query)) = text.split_once('?') else {
@@ -220,7 +219,7 @@ impl OwnOptions {
     }
 }
 
-/// Returns a value of an address without its percent signs.
+/// Decodes the percent signs of a value of an address.
 fn decoded(value: &str) -> Result<String, OpenError> {
     let mut bytes = Vec::new();
     let mut rest = value.as_bytes();
@@ -276,7 +275,7 @@ fn connector(
     Ok(Some(MakeTlsConnector::new(built)))
 }
 
-/// Returns hosts, ports and name, without user and password.
+/// Returns hosts, ports and database name, without user and password.
 fn place_of(config: &Config) -> String {
     let port = |at: usize| match config.get_ports() {
         [one] => Some(*one),

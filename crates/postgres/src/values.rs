@@ -10,9 +10,9 @@ pub(super) fn wide(number: Option<u32>) -> Option<i64> {
     number.map(i64::from)
 }
 
-/// Returns so many rows of VALUES: each begins with the `shared` first parameters and goes on with `own` ones
-/// of its own. Rows from an array would do on one server; where tables are distributed they are copied in,
-/// which takes a commit in two phases and is refused under row-level security.
+/// Returns `rows` rows of VALUES: each begins with the `shared` first parameters and continues with `own`
+/// parameters of its own. Rows from an array would do on one server; where tables are distributed they are
+/// copied in, which requires a commit in two phases and is rejected under row-level security.
 pub(super) fn rows_of_values(shared: usize, own: usize, rows: usize) -> String {
     let mut sql = String::new();
     for row in 0..rows {
@@ -39,7 +39,7 @@ pub(super) fn param<'a>(value: &'a BoundValue<'_>) -> Param<'a> {
 }
 
 impl PostgresTransaction<'_> {
-    /// Inserts a row of a table that is no part of a hot path.
+    /// Inserts a row into a table that is not on a hot path.
     pub(super) fn insert(
         &self,
         session: i64,

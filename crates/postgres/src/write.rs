@@ -1,4 +1,4 @@
-//! Writing rows. The rules stand above; here each function is one statement or a few.
+//! Writing rows. The rules are in the core crate; each function here is one statement or a few.
 
 use loopstore_core::store::audit::{AuditEntry, AuditKind};
 use loopstore_core::store::columns::Columns;
@@ -17,7 +17,7 @@ use super::values::{param, rows_of_values, wide};
 /// The number of keys that are tried for a new session or file.
 const MAX_TRIES: i64 = 10_000;
 
-/// Who shows a blob, or is what is left of a redaction: loop and sequence, or block and ordinal.
+/// The owner of a blob or of a redaction: loop and sequence, or block and ordinal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) key: i64,
@@ -44,14 +44,14 @@ impl Owner {
 }
 
 impl PostgresTransaction<'_> {
-    /// Returns milliseconds since the birth of all keys, by the server's clock.
+    /// Returns the server's time in milliseconds since the epoch of keys.
     pub(super) fn birth(&self) -> StoreResult<i64> {
         let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT - $1 AS now";
         let now = self.first_of_any(sql, &[&BIRTH], |row| row.get("now"))?;
         Ok(now.unwrap_or(1).max(1))
     }
 
-    /// Writes where a loop stands and what it holds; with the time when it ended, if it ends.
+    /// Writes the position and the totals of a loop, and the time of its end if it ends.
     fn write_totals(
         &self,
         row: &LoopCore,
@@ -121,11 +121,11 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    /// Stores a session under the first key that is free, and returns it.
+    /// Stores a session under the first free key, and returns the key.
     fn store_session(&self, row: &SessionRow) -> StoreResult<i64> {
         let birth = self.birth()?;
         for key in birth..birth + MAX_TRIES {
-            // A receipt names its session by the key, which is never given again.
+            // A receipt refers to its session by the key, so a key is never used twice.
             let sql = "SELECT 1 FROM maintenance WHERE session = $1 LIMIT 1";
             if !self.ask(sql, &[&key])?.is_empty() {
                 continue;
@@ -170,7 +170,7 @@ impl WriteSessions for PostgresTransaction<'_> {
     }
 
     fn update_session(&mut self, row: &SessionRow) -> StoreResult<()> {
-        // A value that is the same stays where it is stored.
+        // A value that does not change is not written again.
         self.run(
             row.key.0,
             "UPDATE sessions SET agent_id = $2, title = $3, created_at = $4, last_active_at = $5,
@@ -236,7 +236,7 @@ impl WriteLoops for PostgresTransaction<'_> {
                 &session,
                 &key,
                 &row.loop_id.as_str(),
-                // A parent in another session is only named.
+                // A parent in another session has no key here: its name is stored.
                 &parent.filter(|key| session_of(*key) == session),
                 &row.parent_loop_id.as_ref().map(|id| id.as_str()),
                 &wide(row.parent_turn),
@@ -300,8 +300,8 @@ impl WriteTurns for PostgresTransaction<'_> {
         let session = session_of(loop_key.0);
         self.run(
             session,
-            // The beginning of a turn and its index are written again too, so that the trigger refuses
-            // others.
+            // The beginning of a turn and its index are written again, so that the trigger rejects other
+            // values.
             "INSERT INTO turns (session, loop, turn, first_seq, messages, prompts, tokens, bytes,
                  turn_index, answered, answers, tick, started_at, ended_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
@@ -378,7 +378,7 @@ impl WriteRuns for PostgresTransaction<'_> {
         let kind = AuditKind::Run;
         self.write_audit(row.session, &AuditEntry { kind, digest, was })?;
         let mut values = run_values(row, Some(&digest))?;
-        // The session stays: it says where the row lies, and its column may not be named here.
+        // The session must not be assigned: it determines the shard of the row.
         let (_, columns) = RUN_COLUMNS.split_once(',').unwrap_or_default();
         let places: Vec<String> = (2..=values.len()).map(|at| format!("${at}")).collect();
         let (places, key) = (places.join(", "), values.len() + 1);

@@ -1,9 +1,9 @@
-//! The statements of the PostgreSQL backend are in forms that a Citus cluster takes too: what a real one
-//! refused, or ran on every shard, is looked for in all of them. They are read from the source.
+//! The statements of the PostgreSQL backend are in forms that a Citus cluster accepts. Forms that a real
+//! cluster rejected, or ran on every shard, are searched for in all statements, which are read from the source.
 
 use std::path::Path;
 
-/// The tables that lie with their session.
+/// Returns the tables that are distributed by their session.
 fn by_session() -> Vec<String> {
     let ddl = source("src/ddl.rs");
     let list = ddl.split("pub const BY_SESSION").nth(1).unwrap();
@@ -18,7 +18,7 @@ fn source(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the texts in Rust source, escapes left as they are.
+/// Returns the string literals in Rust source, with their escapes.
 fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = source;
@@ -52,7 +52,7 @@ fn folded(sql: &str) -> String {
     sql.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the statements of the backend, and parts of such, each with its file.
+/// Returns the statements of the backend, and parts of statements, each with its file.
 fn statements() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut all = Vec::new();
@@ -60,7 +60,7 @@ fn statements() -> Vec<(String, String)> {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let source = std::fs::read_to_string(&path).unwrap();
-        // The tests of a file may say anything; the DDL is looked at by itself.
+        // Unit tests may contain any SQL; the DDL is checked separately.
         let source = source.split("#[cfg(test)]\nmod tests").next().unwrap();
         if name == "ddl.rs" {
             continue;
@@ -74,8 +74,8 @@ fn statements() -> Vec<(String, String)> {
     all
 }
 
-/// What is wrong with an insert: rows that a query makes are copied in, which takes a commit in two phases,
-/// and a query among the values is refused.
+/// Returns the problem of an insert: rows of a query are copied in, which takes a commit in two phases, and a
+/// query among the values is rejected.
 fn wrong_with_insert(sql: &str) -> Option<&'static str> {
     let (_, insert) = sql.split_once("INSERT INTO ")?;
     let insert = insert.split(" ON CONFLICT").next()?;
@@ -84,7 +84,7 @@ fn wrong_with_insert(sql: &str) -> Option<&'static str> {
         .then_some("an INSERT takes its rows from a query")
 }
 
-/// What is wrong with an update: it changes the column that says where a row lies.
+/// Returns the problem of an update: it changes the column that determines the shard of a row.
 fn wrong_with_update(sql: &str) -> Option<&'static str> {
     let (_, set) = sql.split_once(" SET ")?;
     let set = set.split(" WHERE ").next()?;
@@ -95,7 +95,7 @@ fn wrong_with_update(sql: &str) -> Option<&'static str> {
     (sql.starts_with("UPDATE ") && moves).then_some("an UPDATE writes the session")
 }
 
-/// What is wrong with a join: rows of a table meet those of another session.
+/// Returns the problem of a join: it joins rows of different sessions.
 fn wrong_with_join(sql: &str, by_session: &[String]) -> Option<&'static str> {
     let mut joins = sql.split("JOIN ").skip(1);
     let is_apart = joins.any(|join| {
@@ -161,7 +161,7 @@ fn what_a_cluster_refused_is_found_by_what_looks_for_it() {
     assert!(wrong_with_join(sql, &tables).is_none());
 }
 
-/// Returns the functions of the schema: name, what stands before the body, and the body.
+/// Returns the functions of the schema: name, text before the body, and body.
 fn functions() -> Vec<(String, String, String)> {
     let schema = source("migrations/V1__store.sql");
     let schema = schema + &source("citus/tenants.sql");
@@ -182,7 +182,7 @@ fn functions() -> Vec<(String, String, String)> {
     all
 }
 
-/// Whether some SQL reads one of these tables.
+/// Returns true if some SQL reads one of these tables.
 fn reads(sql: &str, table: &str) -> bool {
     let mut words = sql.split([' ', ',', '(', ')', ';']);
     let mut before = "";
@@ -203,7 +203,7 @@ fn a_function_that_reads_tables_is_no_plain_sql_and_one_of_a_trigger_stays_with_
         if read.is_empty() {
             continue;
         }
-        // A function in SQL becomes part of the statement, which then asks from a shard.
+        // A function in SQL is inlined into the statement, which would then query from a shard.
         assert!(head.contains("LANGUAGE plpgsql"), "{name}");
         if !head.contains("RETURNS TRIGGER") {
             continue;
@@ -212,7 +212,7 @@ fn a_function_that_reads_tables_is_no_plain_sql_and_one_of_a_trigger_stays_with_
         for table in read {
             assert!(by_session().contains(table), "{name} reads {table}");
         }
-        // Each query names the session of the row.
+        // Each query contains the session of the row.
         let queries = body.split([';', '(']).filter(|part| {
             let part = part.trim_start();
             part.starts_with("SELECT ") && tables.iter().any(|table| reads(part, table))
@@ -245,7 +245,7 @@ fn what_views_call_for_the_rows_of_a_session_may_ask_from_a_shard() {
         if reads_tables && of_views.contains(&format!("{name}(")) {
             called += 1;
             assert!(may_ask.contains(&name), "{name}");
-            // On a node a role has rights to the tables only.
+            // On a node, a role has rights on the tables only.
             for view in &views {
                 let view = view.split([' ', '\n']).next().unwrap();
                 assert!(!reads(&body, view), "{name} reads {view}");
@@ -253,11 +253,11 @@ fn what_views_call_for_the_rows_of_a_session_may_ask_from_a_shard() {
         }
     }
     assert!(called >= 3, "{called} functions");
-    // A walk over sessions of several nodes is no statement.
+    // A recursion over sessions on several nodes is no single statement.
     assert!(!of_views.contains("WITH RECURSIVE"));
 }
 
-/// Whether tables are joined to rows that come first and are no table's.
+/// Returns true if tables are joined to rows that come first and belong to no table.
 fn joins_to_no_table(sql: &str) -> bool {
     sql.split(" FROM ").skip(1).any(|from| {
         let first = from.split(' ').next().unwrap_or_default();
@@ -274,7 +274,7 @@ fn no_view_joins_tables_to_rows_of_none_which_a_coordinator_does_not_survive() {
         let view = folded(view.split(";\n").next().unwrap());
         assert!(!joins_to_no_table(&view), "{view}");
     }
-    // Under row-level security Citus 13.2 crashes planning these.
+    // Under row-level security, Citus 13.2 crashes while planning these.
     for sql in [
         "SELECT 1 FROM (VALUES (1)) v (n) LEFT JOIN manifests x ON x.key = v.n WHERE TRUE",
         "SELECT 1 FROM json_array_elements(m.parts) AS part (value) LEFT JOIN loops n ON TRUE",

@@ -24,6 +24,10 @@
 //! answers; in chat completions and Responses images by URL or file id. Of an answer's envelope it keeps model, usage,
 //! stop reason, time and id. Unknown fields of a message or block are kept in its extra field `source`.
 //!
+//! Anthropic can clear old tool results and thinking from the context of a call ([`context_management`]): a request
+//! asks for it, and the answer reports how much was cleared
+//! ([`AppliedEdits`](loopstore_model::AppliedEdits)).
+//!
 //! The crate has no client: it sends and stores nothing. The module [`faults`] reports faults for which any provider
 //! may reject a list of messages.
 
@@ -33,6 +37,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod context_management;
 mod conversation;
 mod error;
 pub mod faults;
@@ -42,6 +47,7 @@ mod read;
 #[doc(hidden)]
 pub mod reasoning;
 mod returned;
+mod server_block;
 mod write;
 
 use std::fmt;

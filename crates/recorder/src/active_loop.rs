@@ -428,7 +428,7 @@ impl ActiveLoop {
         })
     }
 
-    /// Takes in that a message which ended was written, and the events until then.
+    /// Updates the state after a message that ended was written, with the events before it.
     pub fn message_written(&mut self, written: Vec<(u32, AgentMessage)>, known: StoredMessages) {
         for (seq, message) in written {
             let slot = MessageSlot::of(&message);

@@ -226,7 +226,7 @@ fn open_turn(
     }))
 }
 
-/// Returns the session of a loop, which is created if it is not there.
+/// Returns the session of a loop; creates it if it does not exist.
 fn session_of(
     write: &mut dyn StoreWrite,
     start: &AgentStart,
@@ -251,7 +251,7 @@ fn session_of(
     })
 }
 
-/// Returns a session, which is created if it is not there.
+/// Returns a session; creates it if it does not exist.
 pub(crate) fn new_session(
     write: &mut dyn StoreWrite,
     id: &SessionId,

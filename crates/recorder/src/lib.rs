@@ -335,7 +335,7 @@ impl<'a> SessionRecorder<'a> {
         }
     }
 
-    /// Takes in an event that waits for the next write.
+    /// Buffers an event for the next write.
     fn note(&mut self, event: AgentEvent) -> RecordResult<Recorded> {
         let name = event.name();
         let (streaming, payloads) = (self.options.streaming, self.options.request_payloads);
@@ -437,7 +437,7 @@ impl Drop for SessionRecorder<'_> {
     }
 }
 
-/// Returns the loop of an event that is noted.
+/// Returns the loop of an event that is buffered.
 fn loop_of(event: &AgentEvent) -> Option<&LoopId> {
     Some(match event {
         AgentEvent::TurnStart(event) => &event.loop_id,
@@ -456,7 +456,7 @@ fn loop_of(event: &AgentEvent) -> Option<&LoopId> {
     })
 }
 
-/// Returns what is stored of an event: no piece and no second copy unless asked for.
+/// Returns the stored part of an event: pieces of messages and payloads of requests only if requested.
 fn stored(mut event: AgentEvent, streaming: bool, payloads: bool) -> Option<AgentEvent> {
     match &mut event {
         // The end of a message has everything that its beginning has.
@@ -474,7 +474,7 @@ fn stored(mut event: AgentEvent, streaming: bool, payloads: bool) -> Option<Agen
     Some(event)
 }
 
-/// Runs `work` in a write transaction; an error of either kind leaves no trace.
+/// Runs `work` in a write transaction; an error of either kind rolls it back.
 fn writing<T>(
     store: &dyn SessionStore,
     work: impl FnOnce(&mut dyn StoreWrite) -> RecordResult<T>,

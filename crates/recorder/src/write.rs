@@ -1,5 +1,5 @@
-//! What is written when a message is complete, a call starts, a turn or a loop ends: one transaction
-//! each. The events before it go with it.
+//! The writes of a complete message, the start of a call, the end of a turn or a loop: one transaction each,
+//! with the events before it.
 
 use loopstore::TokenCounter;
 use loopstore::extend::{Note, StoreError, StoreResult, StoreWrite, append::Appended, lease};
@@ -191,7 +191,7 @@ struct RecordedWrite {
 }
 
 impl TurnWrite<'_> {
-    /// Appends the messages, finishes the calls that they answer, and notes the events until now.
+    /// Appends the messages, finishes the calls that they answer, and writes the buffered events.
     fn write(
         self,
         write: &mut dyn StoreWrite,

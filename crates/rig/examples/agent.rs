@@ -12,7 +12,7 @@ pub async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::in_memory()?; // Store::open("agent.db")? keeps it.
     let memory = LoopstoreMemory::new(store);
     let weather = ConversationId::new("weather");
-    // In place of a provider's model.
+    // A mock in place of a provider's model.
     let answers = ["From noon on.", "Until four."].map(MockTurn::text);
     let model = MockCompletionModel::from_turns(answers);
     let agent = AgentBuilder::new(model)
@@ -22,7 +22,7 @@ pub async fn main() -> Result<(), Box<dyn std::error::Error>> {
     agent.prompt("Will it rain?").await?;
     agent.prompt("How long?").await?;
     assert_eq!(memory.load(&weather).await?.len(), 4);
-    // The record stays when rig clears, and can be asked.
+    // The record stays after rig clears the conversation, and can be searched.
     memory.clear(&weather).await?;
     assert!(memory.load(&weather).await?.is_empty());
     println!("{}", memory.recall(&weather, "noon", 2_000).await?);

@@ -1,4 +1,4 @@
-//! The text in the place of messages that rig's window does not show any more.
+//! The text that replaces messages which rig's window no longer shows.
 
 use std::collections::HashMap;
 

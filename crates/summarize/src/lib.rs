@@ -408,7 +408,7 @@ mod tests {
     use super::*;
     use loopstore_model::compaction::memory::{MemoryTurns, check_promises, texts};
 
-    /// Answers as a model would, or fails; keeps what it was asked.
+    /// A model that answers or fails, and records its requests.
     #[derive(Default)]
     struct Model {
         fails: bool,

@@ -1,10 +1,10 @@
-//! How much the tests try: little in a plain run, more where `LOOPSTORE_LONG` is set, and what somebody
-//! asks for with a variable of its own (`LOOPSTORE_KILLS=1000`).
+//! The number of trials of a test: few in a plain run, more if `LOOPSTORE_LONG` is set, and any number with the
+//! test's own variable (`LOOPSTORE_KILLS=1000`).
 
 /// The factor of a long run.
 const LONGER: u64 = 5;
 
-/// Returns true if a long run is asked for.
+/// Returns true if a long run is requested.
 pub fn is_long() -> bool {
     std::env::var_os("LOOPSTORE_LONG").is_some()
 }

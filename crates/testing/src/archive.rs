@@ -19,7 +19,7 @@ pub fn archive_loops(store: &dyn Database, id: &SessionId, loops: &[usize]) -> A
     archive(store, &request).unwrap()
 }
 
-/// Archives what is cold.
+/// Archives the cold loops.
 pub fn archive_cold(store: &dyn Database) -> ArchiveReport {
     archive(store, &ArchiveRequest::default()).unwrap()
 }
@@ -28,7 +28,7 @@ pub fn bring_back(store: &dyn Database) -> ArchiveReport {
     unarchive(store, &UnarchiveRequest::default()).unwrap()
 }
 
-/// A turn of a prompt, an answer with a call and what it was billed for, and a result.
+/// Returns a turn of a prompt, an answer with a call and its usage, and a result.
 pub fn turn(text: &str, turn: u32) -> Vec<AgentMessage> {
     let call = format!("call-{turn}");
     let mut told = answer(
@@ -77,7 +77,7 @@ pub fn packed(store: &SqliteStore) -> i64 {
     )
 }
 
-/// Archives something, or brings something back; returns whether messages were moved.
+/// Archives or restores some loops; returns true if messages were moved.
 fn move_something(store: &SqliteStore, history: &History<'_>, random: &mut Random) -> bool {
     let ended = |at: &usize| {
         let row = history.row(*at);
@@ -99,8 +99,9 @@ fn move_something(store: &SqliteStore, history: &History<'_>, random: &mut Rando
 /// Something that is seen of a history.
 pub type StoreView = dyn Fn(&SqliteStore, &History<'_>) -> Vec<String>;
 
-/// Plays one history with archiving and one without. What `everything` sees must not change when messages
-/// are moved, and in the end `contexts` must see the same in both. Returns how often messages were moved.
+/// Plays one history with archiving and one without. The result of `everything` must not change when messages
+/// are moved, and in the end `contexts` must return the same for both. Returns the number of times that
+/// messages were moved.
 pub fn play(seed: u64, everything: &StoreView, contexts: &StoreView) -> u32 {
     let [mine, twin] = [(); 2].map(|()| SqliteStore::in_memory().unwrap());
     let mut mine_history = History::new(&mine, "s");
@@ -133,7 +134,7 @@ pub fn play(seed: u64, everything: &StoreView, contexts: &StoreView) -> u32 {
     moved
 }
 
-/// Compares what was seen before with what is seen now.
+/// Compares two results of a view.
 pub fn same(before: &[String], after: &[String], when: &str) {
     for (at, (before, after)) in before.iter().zip(after).enumerate() {
         let pairs = before.bytes().zip(after.bytes());

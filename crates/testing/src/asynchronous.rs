@@ -26,7 +26,7 @@ pub fn loop_id(name: &str) -> LoopId {
     LoopId::new(name).unwrap()
 }
 
-/// A store with a session that has these loops, none of which goes on from another.
+/// Returns a store with a session that has these loops, none of which continues another.
 pub fn store_with(loops: &[&str]) -> AsyncStore {
     let store = Store::in_memory().unwrap();
     store::write(store.database(), |write| {
@@ -110,7 +110,7 @@ pub fn poll_for<F: Future>(future: F, time: Duration) -> Option<F::Output> {
     }
 }
 
-/// What became of the turns: which were acknowledged, which were dropped before the first poll.
+/// The outcomes of the turns: acknowledged, or dropped before the first poll.
 #[derive(Default)]
 pub struct TurnLedger {
     acknowledged: BTreeSet<u32>,
@@ -131,7 +131,7 @@ impl TurnLedger {
                 drop(future);
                 self.unpolled.insert(at);
             }
-            // However fast or slow the machine is, some are acknowledged and some dropped.
+            // On a machine of any speed, some turns are acknowledged and some dropped.
             1 | 2 => self.noted(at, poll_for(future, HUNG)),
             3 => self.noted(at, poll_for(future, Duration::ZERO)),
             _ => {

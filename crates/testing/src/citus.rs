@@ -1,6 +1,6 @@
-//! A Citus cluster that runs already: `LOOPSTORE_CITUS` is the address of its coordinator
-//! (`postgres://USER@HOST:PORT/NAME`), where that user may make databases and reaches the workers without a
-//! password. `.ci/citus` starts one. Each test has a database of its own on all nodes.
+//! A running Citus cluster: `LOOPSTORE_CITUS` is the address of its coordinator
+//! (`postgres://USER@HOST:PORT/NAME`), where the user may create databases and connects to the workers without
+//! a password. `.ci/citus` starts one. Each test has a database of its own on all nodes.
 
 use std::sync::Mutex;
 
@@ -8,10 +8,10 @@ use postgres::{Client, NoTls};
 
 /// The coordinator of a cluster.
 pub struct Cluster {
-    /// Its address up to the name of the database.
+    /// The address up to the name of the database.
     reach: String,
     maintenance: String,
-    /// The nodes of a database are made one after another.
+    /// The nodes of a database are created one after another.
     making: Mutex<()>,
 }
 
@@ -36,8 +36,8 @@ impl Cluster {
         Client::connect(address, NoTls).unwrap_or_else(|error| panic!("{address}: {error:?}"))
     }
 
-    /// Runs a script in a database, each statement by itself as `psql` sends it: a cluster passes the whole
-    /// text on that a statement came in.
+    /// Runs a script in a database, each statement on its own as `psql` sends it: a cluster passes the whole
+    /// text of a statement on to its nodes.
     pub fn run(&self, database: &str, script: &str) -> Result<(), postgres::Error> {
         let mut client = Self::client(&self.address(database));
         let (mut statement, mut in_body) = (String::new(), false);
@@ -65,7 +65,7 @@ impl Cluster {
         workers
     }
 
-    /// Makes an empty database on all nodes, which know each other, and returns its name.
+    /// Creates an empty database on all nodes, connects the nodes, and returns its name.
     pub fn database(&self, number: u32) -> String {
         let name = format!("test_{}_{number}", std::process::id());
         let _one = self.making.lock().unwrap();

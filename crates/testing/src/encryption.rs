@@ -1,4 +1,4 @@
-//! A folder with an encrypted database whose words are known.
+//! A folder with an encrypted database of known content.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub fn telling(folder: &Path) -> Vec<PathBuf> {
                 .windows(word.len())
                 .any(|part| part == word.as_bytes())
         };
-        // FTS5 leaves away how a term begins if the one before begins so too.
+        // FTS5 omits the prefix that a term shares with the one before.
         WORDS.iter().any(|word| has(word) || has(&word[2..])) || has("CREATE TABLE")
     });
     files.sort();

@@ -1,4 +1,4 @@
-//! Events in short, and what a store holds.
+//! Short constructors of events, and the content of a store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -126,7 +126,8 @@ pub fn turn(name: &str, turn: u32) -> Vec<AgentEvent> {
     events
 }
 
-/// What is left of a turn that had not ended: messages that are not stored, a call without a result.
+/// Returns the remaining events of a turn that had not ended: messages that are not stored, and the result of a
+/// call.
 pub fn rest_of(name: &str, open: &OpenTurnState) -> Vec<AgentEvent> {
     let (stored, mut messages) = (open.messages.len(), 0);
     let mut is_left = |event: &AgentEvent| match event {

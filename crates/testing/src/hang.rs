@@ -1,9 +1,9 @@
-//! The one limit of time in the tests: it ends a test that hangs, and judges no speed.
+//! The time limit of tests: it ends a test that hangs, and judges no speed.
 
 use std::time::{Duration, Instant};
 
-/// Hundreds of times longer than anything takes on a machine that does nothing else, so that a busy one
-/// does not reach it either.
+/// Hundreds of times longer than any operation takes on an idle machine, so that a busy machine does not reach
+/// it either.
 pub const HUNG: Duration = Duration::from_secs(300);
 
 /// Waits until something is so.

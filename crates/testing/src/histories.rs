@@ -1,5 +1,5 @@
-//! Random histories through the public interface: appends, forks, late results, images, notes,
-//! replaced turns, pins, compactions, undos and redos.
+//! Random histories through the public interface: appends, forks, late results, images, notes, replaced turns,
+//! pins, compactions, undos and redos.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use loopstore::extend::append::{self, NewMessage};
 use loopstore::extend::{self as store, session};
 use loopstore::model::*;
 use loopstore::{
-    CompactRequest, Durability, HeuristicTokenCounter, PinRef, PinRequest, SessionStore,
-    SqliteStore, compact_session_loops, pin, pins, unpin,
+    CompactRequest, ContextConfig, Durability, HeuristicTokenCounter, PinRef, PinRequest, Policy,
+    SessionStore, SqliteStore, compact_session_loops, pin, pins, unpin,
 };
 
 /// A small deterministic generator (xorshift), so that a seed names a history.
@@ -143,20 +143,23 @@ impl<'a> History<'a> {
     /// Compacts with a narrow policy; returns the outcome as JSON.
     pub fn compact(&mut self, at: usize, keep: (u32, u32), force: bool) -> serde_json::Value {
         let request = CompactRequest {
-            leaf: Some(loop_id(at)),
-            config: CompactionConfig {
-                policy: loopstore::CompactionPolicy::Headroom {
-                    compact_at_pct: 0.0,
-                    compact_budget_threshold_pct: 0.05,
+            policy: Policy::of(
+                ContextConfig::default(),
+                CompactionConfig {
+                    policy: loopstore::CompactionPolicy::Headroom {
+                        compact_at_pct: 0.0,
+                        compact_budget_threshold_pct: 0.05,
+                    },
+                    keep_first_turns: keep.0,
+                    keep_recent: loopstore::KeepRecent::Turns(keep.1),
+                    tool_output_max_lines: 4,
+                    max_summary_tokens: 60,
+                    compaction_scope: CompactionScope::FixedCount(2),
+                    block_strategy: Some(std::sync::Arc::new(loopstore::DefaultBlockCompaction)),
+                    ..CompactionConfig::default()
                 },
-                keep_first_turns: keep.0,
-                keep_recent: loopstore::KeepRecent::Turns(keep.1),
-                tool_output_max_lines: 4,
-                max_summary_tokens: 60,
-                compaction_scope: CompactionScope::FixedCount(2),
-                block_strategy: Some(std::sync::Arc::new(loopstore::DefaultBlockCompaction)),
-                ..CompactionConfig::default()
-            },
+            ),
+            leaf: Some(loop_id(at)),
             trigger: if force {
                 loopstore::CompactTrigger::Force
             } else {
@@ -206,7 +209,7 @@ impl<'a> History<'a> {
         result(call, content, turn)
     }
 
-    /// Messages of one turn; some calls stay open, some results come late.
+    /// Returns the messages of one turn; some calls stay open, some results are late.
     pub fn random_turn(&mut self, random: &mut Random, turn: u32) -> Vec<AgentMessage> {
         let mut messages = Vec::new();
         for _ in 0..2 {
@@ -262,13 +265,13 @@ impl<'a> History<'a> {
         .unwrap();
     }
 
-    /// Pins a message, or what is written in its turn, as seen from a loop; returns whether that is possible.
+    /// Pins a message, or the text of its turn, as seen from a loop; returns true if that is possible.
     pub fn pin(&self, from: usize, of: PinRef) -> bool {
         let leaf = Some(loop_id(from));
         pin(self.store, &self.session, &PinRequest { of, leaf }).is_ok()
     }
 
-    /// Pins any message, or takes back any pin.
+    /// Pins any message, or removes any pin.
     fn random_pin(&self, random: &mut Random, from: usize) {
         let leaf = Some(loop_id(from));
         if random.one_in(3) {
@@ -290,12 +293,13 @@ impl<'a> History<'a> {
         .unwrap();
         if !places.is_empty() {
             let (turn, seq) = places[random.below(places.len() as u64) as usize];
-            // It may be on another branch, a note, or empty.
+            // The message may be on another branch, a note, or empty.
             self.pin(from, PinRef::message(any.loop_id.as_str(), turn, seq));
         }
     }
 
-    /// Does one random thing. Pins come besides: what they draw does not change what a seed does otherwise.
+    /// Performs one random step. Pins have their own random numbers, so that they do not change the rest of a
+    /// seed.
     pub fn step(&mut self, random: &mut Random) {
         let mut aside = Random::new(random.0);
         if aside.one_in(6) {
@@ -311,7 +315,7 @@ impl<'a> History<'a> {
         let turns = self.row(at).totals.turns;
         match random.below(14) {
             0..=6 => {
-                // Now and then the last turn goes on.
+                // Sometimes the last turn continues.
                 let turn = if random.one_in(8) {
                     turns + 49
                 } else {

@@ -6,10 +6,10 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Says with which status and body a request is answered.
+/// Returns the status and body of the answer to a request.
 pub type Judge = dyn Fn(&str) -> (u16, String) + Send + Sync;
 
-/// Says with which events a request, headers and body, is answered.
+/// Returns the events of the answer to a request (headers and body).
 pub type Narrator = dyn Fn(&str) -> String + Send + Sync;
 
 /// The response of the server to one request.
@@ -21,19 +21,19 @@ pub enum ServedResponse {
     Judges(Arc<Judge>),
     /// Answers with events that depend on the request.
     Narrates(Arc<Narrator>),
-    /// Promises a body and sends only a piece of it.
+    /// Announces a body and sends only a piece of it.
     Cut(Vec<u8>),
-    /// Sends a byte of the body now and then.
+    /// Sends a byte of the body at each interval.
     Drips(Vec<u8>, Duration),
-    /// Hangs up without a word.
+    /// Closes the connection without an answer.
     HangsUp,
-    /// Answers once it is told to.
+    /// Answers after a signal.
     Waits(Arc<Mutex<Receiver<()>>>, Vec<u8>),
-    /// Says nothing.
+    /// Sends nothing.
     Silent(Duration),
 }
 
-/// The requests as they came, headers and body.
+/// The received requests, headers and body.
 #[derive(Clone, Default)]
 pub struct HttpServer {
     heard: Arc<Mutex<Vec<String>>>,
@@ -54,7 +54,7 @@ impl HttpServer {
                 let part = parts[at.min(parts.len() - 1)].clone();
                 let heard = heard.clone();
                 std::thread::spawn(move || {
-                    // The client may have hung up: that is its right.
+                    // The client may have closed the connection.
                     let _ = play(stream.unwrap(), part, &heard);
                 });
             }
@@ -106,7 +106,7 @@ fn play(
             Ok(())
         }
         ServedResponse::Waits(gate, body) => {
-            // The sender may be gone.
+            // The sender may have been dropped.
             let _ = gate.lock().unwrap().recv();
             stream.write_all(head(200, "", body.len()).as_bytes())?;
             stream.write_all(&body)

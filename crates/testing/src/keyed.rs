@@ -1,5 +1,5 @@
-//! How the tests open databases: plain, or all of them encrypted where `LOOPSTORE_TEST_KEY` holds a
-//! key. The commands take it where `LOOPSTORE_KEY_ENV=LOOPSTORE_TEST_KEY` is set too.
+//! Opens the databases of tests: plain, or all of them encrypted if `LOOPSTORE_TEST_KEY` has a key. Commands
+//! use the key if `LOOPSTORE_KEY_ENV=LOOPSTORE_TEST_KEY` is set too.
 //!
 //! ```sh
 //! export LOOPSTORE_TEST_KEY=$(openssl rand -hex 32) LOOPSTORE_KEY_ENV=LOOPSTORE_TEST_KEY
@@ -12,7 +12,7 @@ use loopstore::{Key, OpenError, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-/// The tests that check nothing where databases are encrypted, and why.
+/// The tests that check nothing on encrypted databases, each with its reason.
 const LEFT_OUT: [(&str, &str); 13] = [
     (
         "a_bit_flipped_anywhere_is_never_a_silent_wrong_answer",
@@ -57,12 +57,12 @@ pub fn leaves_out(test: &str) -> bool {
     key().is_some()
 }
 
-/// Returns the key with which this program encrypts, if it does.
+/// Returns the key of this run, if it has one.
 fn digits() -> Option<String> {
     std::env::var("LOOPSTORE_TEST_KEY").ok()
 }
 
-/// The same, as what opens a database takes it.
+/// Returns the key in the type that the options of a store take.
 pub fn key() -> Option<Key> {
     digits().map(|digits| Key::parse(digits.into_bytes()).unwrap())
 }
@@ -81,7 +81,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<SqliteStore, OpenError> {
     SqliteStore::open_with(path, options())
 }
 
-/// Attaches another such database as `today`.
+/// Attaches a second database of the same kind as `today`.
 pub fn attach_today(connection: &Connection, path: &Path) {
     let path = path.to_str().unwrap();
     match digits() {
@@ -104,7 +104,7 @@ pub fn pages_of(connection: &Connection) -> usize {
     let size = connection.pragma_query_value(None, "page_size", |row| row.get(0));
     match size.unwrap() {
         Value::Integer(size) => usize::try_from(size).unwrap(),
-        // SQLCipher's.
+        // The value is SQLCipher's.
         Value::Text(size) => size.parse().unwrap(),
         size => panic!("{size:?}"),
     }
@@ -114,7 +114,7 @@ pub fn pages_of(connection: &Connection) -> usize {
 pub fn raw(path: impl AsRef<Path>) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     if let Some(digits) = digits() {
-        // The default is for other files that are attached.
+        // The default applies to other files that are attached.
         let sql = format!(
             "PRAGMA key = \"x'{digits}'\"; PRAGMA cipher_page_size = 8192;
              PRAGMA cipher_default_page_size = 8192"

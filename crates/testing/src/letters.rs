@@ -1,4 +1,4 @@
-//! A counter of tokens that no build has: other figures for nearly every message.
+//! A token counter that no build includes: its counts differ for nearly every message.
 
 use loopstore::TokenCounter;
 

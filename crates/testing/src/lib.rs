@@ -1,11 +1,11 @@
 //! The parts of tests that several packages share. Not published.
 //!
-//! - [`conformance!`] defines the tests of the store's contract for one backend; the module of that name has their code.
+//! - [`conformance!`] defines the tests of the store's contract for one backend; their code is in the module of that name.
 //! - [`histories`] makes random sessions, [`conversations`] random requests of providers, [`secrets`] random
-//!   secrets; [`provider_faults`] lists what a provider refuses in a request.
+//!   secrets; [`provider_faults`] lists the faults for which a provider rejects a request.
 //! - [`keyed`] and [`plain`] open databases, [`server`] starts PostgreSQL (feature `postgres`), [`needs`] finds
 //!   the programs that a test calls and skips the test without them.
-//! - [`SystemSqlite`] is a second copy of SQLite in the process: the shared library of the system, beside the
+//! - [`SystemSqlite`] is a second copy of SQLite in the process: the shared library of the system, next to the
 //!   one that loopstore is linked with.
 //!
 //! Without its default feature `store` the crate depends on no other crate of the workspace, and has only
@@ -23,6 +23,10 @@ pub mod citus;
 pub mod conformance;
 #[cfg(feature = "store")]
 pub mod conversations;
+#[cfg(feature = "store")]
+pub mod edit_model;
+#[cfg(feature = "store")]
+pub mod edited_histories;
 #[cfg(feature = "store")]
 pub mod encryption;
 #[cfg(feature = "store")]

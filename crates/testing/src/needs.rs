@@ -1,6 +1,6 @@
-//! Programs that a test needs and a machine may lack.
+//! Programs that a test needs and a machine may not have.
 //!
-//! Where one is missing the test is skipped: it ends at once and leaves a note, and the program
+//! If a program is missing, the test is skipped: it ends at once and leaves a note, and the program
 //! `what_was_skipped`, the last that `cargo test` runs, prints all notes. With `LOOPSTORE_NEEDS_ALL` set the
 //! test fails instead, so that a full check has checked everything.
 
@@ -72,7 +72,7 @@ pub const PATRONI: RequiredProgram = program!("patroni", "Debian: patroni");
 pub const PGBOUNCER: RequiredProgram = RequiredProgram {
     name: "PgBouncer",
     from: "Debian: pgbouncer",
-    // Some users have no `sbin` in their path.
+    // The path of some users has no `sbin`.
     find: || {
         in_path("pgbouncer")
             .or_else(|| Some("/usr/sbin/pgbouncer".into()).filter(|at: &PathBuf| at.is_file()))
@@ -92,7 +92,7 @@ pub const POSTGRES: RequiredProgram = RequiredProgram {
         bins.filter(has_server).max()
     },
 };
-/// An interpreter with the packages of the providers, whose types judge requests.
+/// An interpreter with the packages of the providers, whose types validate requests.
 pub const PROVIDER_TYPES: RequiredProgram = RequiredProgram {
     name: "Python with the packages `openai` and `anthropic`",
     from: "pip install openai anthropic; LOOPSTORE_PROVIDERS_PYTHON=INTERPRETER",
@@ -115,7 +115,7 @@ pub fn find(need: &RequiredProgram) -> Option<PathBuf> {
     let found = (need.find)();
     let notes = notes().join(need.name);
     if found.is_some() {
-        // It was missing in an earlier run.
+        // The program was missing in an earlier run.
         let _ = std::fs::remove_dir_all(notes);
         return found;
     }
@@ -140,8 +140,8 @@ pub fn missing(need: &RequiredProgram) -> bool {
     find(need).is_none()
 }
 
-/// Returns the folder of the notes, beside the test programs: it has a folder for each need, with a file for each
-/// test.
+/// Returns the folder of the notes, next to the test programs: it has a folder for each program, with a file
+/// for each test.
 pub fn notes() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     program.with_file_name("skipped")

@@ -1,4 +1,4 @@
-//! Pieces of secrets: of a secret that was cut, by a compaction or before, nothing is left either.
+//! Pieces of secrets: a redaction also removes the parts of a secret that was cut, by a compaction or before.
 
 use crate::histories::{History, Random, answer, loop_id, result, user};
 use crate::secrets::{KINDS, Secret, secret};
@@ -42,7 +42,7 @@ fn words(random: &mut Random, most: u64) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A text with a secret somewhere in it.
+/// Returns a text with a secret somewhere in it.
 fn around(random: &mut Random, secret: &Secret) -> String {
     let (before, after) = (words(random, 30), words(random, 30));
     match random.below(3) {
@@ -52,7 +52,7 @@ fn around(random: &mut Random, secret: &Secret) -> String {
     }
 }
 
-/// The beginning or the end of a secret that is long enough to be told from a word.
+/// Returns the beginning or the end of a secret, long enough to differ from a word.
 fn cut(random: &mut Random, secret: &Secret) -> String {
     let part = &secret.random[0];
     if part.len() < 30 {
@@ -111,37 +111,39 @@ fn compact(store: &dyn SessionStore, random: &mut Random, id: &SessionId) {
         false => CompactionConfig::default().block_strategy,
     };
     let request = CompactRequest {
-        config: CompactionConfig {
-            policy: CompactionPolicy::Headroom {
-                compact_at_pct: 0.0,
-                compact_budget_threshold_pct: 0.05,
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: 1_000 + random.below(4_000),
+                ..ContextConfig::default()
             },
-            keep_first_turns: random.below(2) as u32,
-            keep_recent: KeepRecent::Turns(1 + random.below(3) as u32),
-            tool_output_max_lines: 3,
-            max_summary_tokens: 20 + random.below(200),
-            compaction_scope: CompactionScope::FixedCount(2),
-            block_strategy: strategy,
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens: 1_000 + random.below(4_000),
-            ..ContextConfig::default()
-        },
+            CompactionConfig {
+                policy: CompactionPolicy::Headroom {
+                    compact_at_pct: 0.0,
+                    compact_budget_threshold_pct: 0.05,
+                },
+                keep_first_turns: random.below(2) as u32,
+                keep_recent: KeepRecent::Turns(1 + random.below(3) as u32),
+                tool_output_max_lines: 3,
+                max_summary_tokens: 20 + random.below(200),
+                compaction_scope: CompactionScope::FixedCount(2),
+                block_strategy: strategy,
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
     compact_session_loops(store, id, &request).unwrap();
 }
 
-/// A secret that a rule finds: of those without a form some do not look random enough.
+/// Returns a secret that a rule finds: some without a form do not look random enough.
 fn known_secret(random: &mut Random, kind: u64) -> Secret {
     let mut tried = (0..50).map(|_| secret(random, kind));
     let found = tried.find(|one| Redactor::new(b"k").text(&one.text).is_some());
     found.unwrap_or_else(|| panic!("no secret of kind {kind} is found"))
 }
 
-/// Tells a random session with secrets, compacted on the way.
+/// Records a random session with secrets, with compactions in between.
 fn hold(store: &dyn Database, random: &mut Random, at: u64) -> SecretSession {
     let id = format!("holder-{at}");
     let mut secrets = vec![known_secret(random, at % KINDS)];
@@ -200,7 +202,7 @@ fn hold(store: &dyn Database, random: &mut Random, at: u64) -> SecretSession {
     holder
 }
 
-/// Everything that is stored of a session, and what a model would see of it.
+/// Returns all stored text of a session, and every context of it.
 fn said(store: &dyn Database, id: &SessionId) -> String {
     let mut all = String::new();
     store
@@ -238,7 +240,7 @@ pub fn found_in(bytes: &[u8], windows: &HashSet<String>) -> Vec<String> {
         .collect()
 }
 
-/// Redacts random sessions in any order; some go on and are compacted and redacted again.
+/// Redacts random sessions in any order; some continue and are compacted and redacted again.
 pub fn redact_all(store: &dyn Database, random: &mut Random, count: u64) -> Vec<SecretSession> {
     let mut holders: Vec<SecretSession> = (0..count).map(|at| hold(store, random, at)).collect();
     search(store, &SearchQuery::new("parse")).unwrap();

@@ -1,5 +1,5 @@
-//! Opens databases that stay plain, whatever `LOOPSTORE_TEST_KEY` holds: for tests that know which byte
-//! of a page says what, and for those that ask the plain `sqlite3` shell.
+//! Opens databases that stay plain, whatever `LOOPSTORE_TEST_KEY` is: for tests that know the bytes of a page,
+//! and for tests that run the plain `sqlite3` shell.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Other processes: signals to them, and tests of this program that run in one of their own.
+//! Other processes: signals to them, and tests of this program that run in a process of their own.
 
 use std::process::{Command, Stdio};
 
@@ -21,7 +21,7 @@ pub fn is_alone(name: &str) -> bool {
     false
 }
 
-/// Runs a command of [`test()`], which must pass; returns what it printed.
+/// Runs a command of [`test()`], which must pass; returns its output.
 pub fn passed(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -40,11 +40,11 @@ pub fn test(name: &str) -> Command {
     command
 }
 
-/// A format that nobody has.
+/// The name of a format that no release has.
 const LATER_FORMAT: &str = "later-format";
 
 /// Returns true if the databases of this test program are in a later format, so that there is an older one to
-/// bring up to date.
+/// migrate.
 pub fn is_of_later_format() -> bool {
     let program = std::env::current_exe().unwrap();
     let name = program.file_stem().and_then(|name| name.to_str());

@@ -1,9 +1,9 @@
-//! What the harnesses that look for losses have in common: each is shown to catch a fault that is built
-//! in on purpose, and each can say how much it tried.
+//! The common part of tests that search for losses: each is shown to detect a deliberate fault, and each can
+//! report the number of its trials.
 
 use std::io::Write as _;
 
-/// Runs one test of this program with a fault built in. It must fail, and say this.
+/// Runs one test of this program with a deliberate fault. The test must fail with this message.
 #[cfg(debug_assertions)]
 pub fn catches(test: &str, fault: &str, more: &[(&str, &str)], says: &str) {
     let mut command = super::process::test(test);
@@ -26,8 +26,9 @@ pub fn activate() {
     loopstore::failpoints::activate(&super::process::failpoints());
 }
 
-/// Notes, in the file that `LOOPSTORE_TALLY` names, that so many trials went by without a loss, a wrong
-/// answer or a panic: each of those would have ended the test before. `crates/cli/tests/cli/readme.rs` makes the table of the guide from it.
+/// Records, in the file named by `LOOPSTORE_TALLY`, that so many trials ended without a loss, a wrong answer or
+/// a panic: each of these would have ended the test before. `crates/cli/tests/cli/readme.rs` makes the table of
+/// the guide from it.
 pub fn tally(kind: &str, trials: u64, command: &str) {
     let Some(file) = std::env::var_os("LOOPSTORE_TALLY") else {
         return;

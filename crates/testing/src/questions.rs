@@ -1,5 +1,5 @@
-//! Questions as people ask them over recorded transcripts, if both are at hand: the folder that
-//! `LOOPSTORE_REAL_TRANSCRIPTS` names, and `exam/questions.jsonl` beside it.
+//! Questions of people about recorded transcripts, if both are available: the folder that
+//! `LOOPSTORE_REAL_TRANSCRIPTS` names, and `exam/questions.jsonl` next to it.
 //!
 //! A question names its session and the messages that answer it; some have no answer in the data.
 

@@ -1,4 +1,4 @@
-//! A sink that writes down what an importer says, and checks the order in which it says it.
+//! A sink that records the output of an importer and checks its order.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
@@ -9,7 +9,7 @@ use loopstore_transcripts::{
     FoundCompaction, ImportError, Importer, SessionHead, Sink, Source, read_transcript,
 };
 
-/// A loop with what was said of it.
+/// A loop with the records of it.
 #[derive(Debug)]
 pub struct FoundLoop {
     pub record: LoopRecord,
@@ -95,7 +95,7 @@ impl Sink for Recording {
     fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError> {
         assert!(record.messages.is_empty());
         if let Some(at) = self.at.get(&record.loop_id).copied() {
-            // Fields that are known only later.
+            // Fields that the importer learns later.
             let before = &mut self.current().loops[at].record;
             assert_eq!(before.parent_loop_id, record.parent_loop_id);
             *before = record;
@@ -158,7 +158,7 @@ impl Sink for Recording {
     }
 }
 
-/// Imports `bytes` and returns what was found, and how it ended.
+/// Imports `bytes` and returns the recording and the result.
 pub fn try_import(importer: &dyn Importer, bytes: &[u8]) -> (Recording, Result<(), ImportError>) {
     let mut recording = Recording::default();
     let mut reader = Cursor::new(bytes);

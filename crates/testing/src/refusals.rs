@@ -1,6 +1,6 @@
 //! The messages of the schema's triggers.
 
-/// The schema of SQLite. A trigger that both backends have gives the same message in both.
+/// The schema of SQLite. A trigger that both backends have has the same message in both.
 const SCHEMA: &str = include_str!("../../../migrations/sqlite/V1__store.sql");
 
 /// Returns true if an error has the message of a trigger that refuses a change; another error would not be the

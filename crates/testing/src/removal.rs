@@ -1,4 +1,4 @@
-//! A session that has one text in every place where content can be, and the bytes of a database.
+//! A session that has one text in every place for content, and the bytes of a database.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ pub fn number(store: &SqliteStore, sql: &str) -> i64 {
     rows[0].number("n").unwrap()
 }
 
-/// Tells a session of six plain turns.
+/// Records a session of six plain turns.
 pub fn told<'a>(store: &'a SqliteStore, id: &str) -> History<'a> {
     let history = History::new(store, id);
     for turn in 0..6 {
@@ -93,7 +93,7 @@ pub fn plain(store: &SqliteStore, id: &str) {
     assert_eq!(history.compact(0, (1, 1), true)["outcome"], "committed");
 }
 
-/// Tells a session with `mark` in every place where content can be, but ids.
+/// Records a session with `mark` in every place for content except ids.
 pub fn tell(store: &SqliteStore, id: &str, mark: &str) {
     let mut history = History::new(store, id);
     for turn in 0..8 {
@@ -151,7 +151,7 @@ fn turn_with(mark: &str, turn: u32) -> Vec<AgentMessage> {
     ]
 }
 
-/// Puts the mark into what is told of session, loops, runs and imports.
+/// Writes the mark into the descriptions of session, loops, runs and imports.
 fn describe(store: &SqliteStore, id: &str, mark: &str) {
     store::write(store, |write| {
         let mut row = write.session(&session(id))?.unwrap();
@@ -202,7 +202,7 @@ fn describe(store: &SqliteStore, id: &str, mark: &str) {
     .unwrap();
 }
 
-/// Puts the mark into what a recorder leaves while a loop runs.
+/// Writes the mark into the rows of a recorder while a loop runs.
 fn note(store: &SqliteStore, id: &str, mark: &str) {
     store::write(store, |write| {
         let row = write.session(&session(id))?.unwrap();
@@ -227,7 +227,7 @@ fn note(store: &SqliteStore, id: &str, mark: &str) {
     .unwrap();
 }
 
-/// A test that searches for what was never there would pass.
+/// Asserts that the mark is in every place: a test that searches for a mark that was never stored would pass.
 fn check_everywhere(store: &SqliteStore, mark: &str) {
     for place in [
         "sessions WHERE title || project || agent_id || meta",

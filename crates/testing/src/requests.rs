@@ -1,4 +1,4 @@
-//! The checks of every request.
+//! The checks that every request must pass.
 
 use loopstore::context::FaultKind;
 use loopstore::extend::context::faults_of;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::provider_faults::{ProviderFault, ProviderFaultKind, provider_faults};
 
-/// Checks what is written for every provider.
+/// Checks the requests of the messages for every provider.
 pub fn is_valid(messages: &[AgentMessage]) -> Result<(), String> {
     for form in Form::ALL {
         let request = ProviderRequest::new(form, messages);
         let value = serde_json::to_value(&request).unwrap();
         let mut faults = provider_faults(&value, form);
-        // Of an answer in pieces, one may be in front of another that has its results.
+        // Of an answer in pieces, a piece may precede another piece that has its results.
         let is_open = |fault: &ProviderFault| fault.kind == ProviderFaultKind::CallWithoutResult;
         if faults.iter().filter(|fault| is_open(fault)).count() <= open_calls(messages) {
             faults.retain(|fault| !is_open(fault));
@@ -41,7 +41,7 @@ fn open_calls(messages: &[AgentMessage]) -> usize {
     without(false) - without(true)
 }
 
-/// An empty request is always valid: so what prompts and answers say must all be there, in order.
+/// An empty request is always valid, so the texts of all prompts and answers must be in the request, in order.
 fn nothing_said_is_lost(messages: &[AgentMessage], request: &Value) -> Result<(), String> {
     let mut written = Vec::new();
     for message in items(request) {
@@ -76,7 +76,7 @@ fn texts(content: &Value, out: &mut Vec<String>) {
     }
 }
 
-/// Signed thinking goes back with the calls that it led to.
+/// Signed thinking is sent back together with its calls.
 fn signed_thinking_is_kept(messages: &[AgentMessage], request: &Value) -> Result<(), String> {
     let blocks = items(request).iter();
     let blocks = blocks
@@ -100,7 +100,7 @@ fn signed_thinking_is_kept(messages: &[AgentMessage], request: &Value) -> Result
     Ok(())
 }
 
-/// Nothing that the context has as a fault is mended in silence.
+/// Every fault of the context that is mended must be reported.
 fn what_is_mended_is_told(
     messages: &[AgentMessage],
     request: &ProviderRequest,

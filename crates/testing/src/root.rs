@@ -1,4 +1,4 @@
-//! Where the repository is: what runs in the folder of one package reads files of another.
+//! The folder of the repository: tests that run in the folder of one package read files of another.
 
 use std::path::{Path, PathBuf};
 

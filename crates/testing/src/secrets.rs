@@ -1,10 +1,10 @@
-//! Random secrets of twenty kinds, as they stand in a text, and what of them is random.
+//! Random secrets of twenty kinds, as they occur in a text, with their random part.
 
 use super::histories::Random;
 
 /// A secret.
 pub struct Secret {
-    /// As it stands in a text: a rule finds it there.
+    /// The secret as it occurs in a text: a rule finds it there.
     pub text: String,
     /// The secret.
     pub value: String,

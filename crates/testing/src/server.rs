@@ -1,9 +1,9 @@
-//! A PostgreSQL server of the tests' own: in a temporary folder, on loopback and a socket in that
-//! folder, one for a test program, and a database for each test.
+//! The PostgreSQL server of the tests: in a temporary folder, on loopback and a socket in that folder, one for
+//! each test program, with a database for each test.
 //!
-//! It belongs to a shell that waits for the end of its input: when the test program ends, however it
-//! does, the shell stops the server and removes the folder. Under root all of it runs as the user
-//! `postgres` (or `nobody`), as the server refuses root.
+//! The server belongs to a shell that waits for the end of its input: when the test program ends in any way,
+//! the shell stops the server and removes the folder. For root, all of it runs as the user `postgres` (or
+//! `nobody`), as the server rejects root.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -19,11 +19,11 @@ use postgres::{Client, NoTls};
 use super::citus::Cluster;
 use super::needs;
 
-/// The password of the user `postgres`, which only TCP asks for.
+/// The password of the user `postgres`, which only TCP requires.
 pub const PASSWORD: &str = "s3cret-of-the-tests";
 
-/// Starts the server and tells its folder. Texts are ordered as English orders them, so that an order
-/// that was left to the database shows; a server that was built without ICU cannot.
+/// Starts the server and prints its folder. Texts are sorted by the rules of English, so that an order that was
+/// left to the database shows; a server that was built without ICU cannot do this.
 const SCRIPT: &str = r#"
 set -e
 cd /
@@ -53,16 +53,16 @@ rm -rf "$dir"
 
 /// A server that runs.
 pub struct PostgresServer {
-    /// The shell that waits for its input to end; none has a cluster that others started.
+    /// The shell that waits for the end of its input; `None` for a cluster that was started elsewhere.
     shell: Option<Child>,
     pub bin: PathBuf,
     pub folder: PathBuf,
     pub port: u16,
-    /// A Citus cluster instead, of which this is the coordinator.
+    /// The cluster of which this server is the coordinator, if there is one.
     cluster: Option<Cluster>,
 }
 
-/// Returns who may start a server, where this user may not.
+/// Returns the user who may start a server, if this user may not.
 pub fn owner() -> Option<&'static str> {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0);
     if !is_root {
@@ -81,7 +81,7 @@ pub fn owner() -> Option<&'static str> {
     })
 }
 
-/// Returns a command that runs as somebody who may start a server.
+/// Returns a command that runs as a user who may start a server.
 pub fn as_owner(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let Some(user) = owner() else {
         return Command::new(program);
@@ -94,7 +94,7 @@ pub fn as_owner(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Returns a port that nobody listens on.
+/// Returns a free port.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -126,7 +126,7 @@ impl PostgresServer {
         }
     }
 
-    /// The coordinator of a cluster that runs already.
+    /// Returns the coordinator of a running cluster.
     fn of(cluster: Cluster) -> Self {
         Self {
             shell: None,
@@ -200,7 +200,7 @@ impl PostgresServer {
         if let Some(cluster) = &self.cluster {
             let name = self.database();
             cluster.run(&name, &schema(Engine::Citus)).unwrap();
-            // Whoever opens it first notes what it is written with.
+            // The first program that opens the database writes its properties.
             drop(PostgresStore::open(&self.address(&name)).unwrap());
             self.have_tenant(&name);
             return name;
@@ -221,7 +221,7 @@ impl PostgresServer {
         self.cluster.is_some()
     }
 
-    /// Returns the addresses of a database on the workers of a cluster, each where the role stands `{role}`.
+    /// Returns the addresses of a database on the workers of a cluster, with `{role}` in place of the role.
     pub fn workers(&self, database: &str) -> Vec<String> {
         let cluster = self.cluster.as_ref().expect("this is no cluster");
         let nodes = cluster.workers().into_iter();
@@ -260,7 +260,7 @@ REVOKE INSERT, UPDATE, DELETE ON tenant_roles FROM {quoted};"
         self.run(database, &all).unwrap();
     }
 
-    /// With `LOOPSTORE_AS_TENANT` set, whoever works on a database is one of two tenants.
+    /// With `LOOPSTORE_AS_TENANT` set, tests work on a database as one of two tenants.
     fn have_tenant(&self, database: &str) {
         if std::env::var_os("LOOPSTORE_AS_TENANT").is_some() {
             self.make_tenant(database, "one", &format!("one of {database}"));
@@ -276,7 +276,7 @@ REVOKE INSERT, UPDATE, DELETE ON tenant_roles FROM {quoted};"
         }
     }
 
-    /// Returns the address of a database for whoever works on it.
+    /// Returns the address of a database for the role that tests use.
     pub fn user_address(&self, database: &str) -> String {
         match std::env::var_os("LOOPSTORE_AS_TENANT") {
             Some(_) => self.address_as(&format!("one of {database}"), database),
@@ -294,8 +294,8 @@ impl Drop for PostgresServer {
     }
 }
 
-/// Returns the server of this test program, `None` where PostgreSQL is not installed. With `LOOPSTORE_CITUS`
-/// it is the cluster whose coordinator that names.
+/// Returns the server of this test program; `None` if PostgreSQL is not installed. With `LOOPSTORE_CITUS` it is
+/// the coordinator of that cluster.
 #[track_caller]
 pub fn server() -> Option<&'static PostgresServer> {
     static SERVER: OnceLock<PostgresServer> = OnceLock::new();

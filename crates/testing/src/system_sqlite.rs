@@ -1,4 +1,4 @@
-//! The system's own copy of SQLite, loaded beside the one that is linked in.
+//! The system's own copy of SQLite, loaded in addition to the linked one.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -36,7 +36,7 @@ pub struct SqliteFailure {
 }
 
 impl SqliteFailure {
-    /// True if somebody else has the database locked (`SQLITE_BUSY`, `SQLITE_LOCKED`).
+    /// True if another connection has the database locked (`SQLITE_BUSY`, `SQLITE_LOCKED`).
     pub fn is_busy(&self) -> bool {
         [5, 6].contains(&self.code)
     }
@@ -49,10 +49,10 @@ impl SystemSqlite {
         LOADED.get_or_init(Self::open_library).as_ref()
     }
 
-    /// Returns the library; `None`, with a line that says so, if the system has none.
+    /// Returns the library; `None`, after printing so, if the system has none.
     ///
     /// # Panics
-    /// If the system has none and `LOOPSTORE_NEEDS_ALL` says that nothing may be left out.
+    /// If the system has none and `LOOPSTORE_NEEDS_ALL` is set.
     pub fn needed() -> Option<&'static Self> {
         let found = Self::load();
         if found.is_none() {
@@ -64,7 +64,7 @@ impl SystemSqlite {
     }
 
     fn open_library() -> Option<Self> {
-        // With RTLD_DEEPBIND the library calls its own functions and not those that the program has.
+        // With RTLD_DEEPBIND the library calls its own functions and not those of the program.
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
         // SAFETY: the name ends in a zero byte; the library has no constructors that touch the program.
         let library = unsafe { libc::dlopen(c"libsqlite3.so.0".as_ptr(), flags) };
@@ -208,7 +208,7 @@ unsafe extern "C" fn take_row(
     let rows = unsafe { &mut *rows.cast::<Vec<Vec<String>>>() };
     let count = usize::try_from(count).unwrap_or(0);
     let row = (0..count).map(|at| {
-        // SAFETY: the library passes so many texts; each is NULL or ends in a zero byte.
+        // SAFETY: the library passes this number of texts; each is NULL or ends in a zero byte.
         unsafe {
             let value = *values.add(at);
             match value.is_null() {

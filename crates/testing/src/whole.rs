@@ -1,4 +1,4 @@
-//! The check that most tests of a database end with: `verify` finds no damage.
+//! The assertion at the end of most tests of a database: `verify` finds no damage.
 
 use loopstore::Database;
 use loopstore_verify::verify;

@@ -1,12 +1,12 @@
 //! Stores of this program and connections of another copy of SQLite on one database, in one process and in
 //! several.
 //!
-//! Record locks of the system belong to the process, so that two copies of SQLite in one process used to take
-//! each other's locks away: the log was deleted under an open store, and acknowledged messages vanished or the
-//! file was destroyed. In random histories all that was acknowledged, by either copy, must be there at the end, in
-//! a database that is whole.
+//! Record locks of the system belong to the process. Without `loopstore-locks`, two copies of SQLite in one
+//! process take each other's locks away: the log is deleted under an open store, and acknowledged messages
+//! vanish or the file is destroyed. In random histories all messages that either copy acknowledged must be
+//! stored at the end, in a database without damage.
 //!
-//! `LOOPSTORE_TWO_COPIES=2000` plays so many histories; `LOOPSTORE_SEED=17` plays one.
+//! `LOOPSTORE_TWO_COPIES=2000` plays that number of histories; `LOOPSTORE_SEED=17` plays one.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader};
@@ -23,12 +23,12 @@ use loopstore_verify::verify;
 const CHILD: &str = "LOOPSTORE_TWO_COPIES_CHILD";
 const HISTORIES: u64 = 40;
 
-/// The number that the next message or note has.
+/// Returns the numbers of the next messages or notes.
 fn numbers(from: u64) -> impl Iterator<Item = u64> {
     from..
 }
 
-/// What was acknowledged: texts of messages and numbers of notes.
+/// The acknowledged texts of messages and numbers of notes.
 #[derive(Default)]
 struct Kept {
     messages: Vec<String>,
@@ -48,7 +48,7 @@ struct Other {
     uncommitted: Option<Vec<u64>>,
 }
 
-/// One who acts on the database: with stores of ours and connections of the other copy.
+/// An actor on the database, with stores of this program and connections of the other copy.
 struct Actor {
     path: PathBuf,
     name: String,
@@ -59,7 +59,7 @@ struct Actor {
     children: Vec<Child>,
     numbers: Box<dyn Iterator<Item = u64> + Send>,
     kept: Kept,
-    /// Prints what was acknowledged, for the parent of this process.
+    /// True if acknowledged rows are printed, for the parent process.
     reports: bool,
 }
 
@@ -177,7 +177,7 @@ impl Actor {
         }
     }
 
-    /// Begins a process that acts too.
+    /// Starts a process that acts too.
     fn begin_process(&mut self) {
         let seed = self.random.below(1 << 30);
         let child = Command::new(std::env::current_exe().unwrap())
@@ -193,7 +193,7 @@ impl Actor {
         self.children.push(child.unwrap());
     }
 
-    /// Ends the processes, some by `kill -9`, and takes what they had acknowledged.
+    /// Ends the processes, some by `kill -9`, and adds the rows that they acknowledged.
     fn end_processes(&mut self) {
         for mut child in std::mem::take(&mut self.children) {
             let kill_after = self
@@ -206,7 +206,7 @@ impl Actor {
                     let _ = child.kill();
                 }
                 let line = line.unwrap();
-                // The runner of the tests prints before the first line without ending its own.
+                // The test runner prints before the first line without a line end.
                 if let Some((_, text)) = line.rsplit_once("kept ") {
                     self.kept.messages.push(text.to_owned());
                 } else if let Some((_, note)) = line.rsplit_once("note ") {
@@ -219,7 +219,7 @@ impl Actor {
     }
 }
 
-/// Returns whether something succeeded; fails for an error that no lock explains.
+/// Returns true if an operation succeeded; fails on an error that no lock explains.
 fn allowed(done: Result<(), Error>, what: &str) -> bool {
     match done {
         Ok(()) => true,
@@ -228,7 +228,7 @@ fn allowed(done: Result<(), Error>, what: &str) -> bool {
     }
 }
 
-/// Makes an empty database with a table of the user's own.
+/// Creates an empty database with a table of the user's own.
 fn template() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("template.db");
@@ -248,7 +248,7 @@ fn begin(template: &Path) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Looks at the database with both copies after all have closed it.
+/// Checks the database with both copies after all have closed it.
 fn check(path: &Path, mut kept: Kept, seed: u64) {
     let other = SystemSqlite::load().unwrap().connect(path).unwrap();
     let rows = |sql: &str| {
@@ -272,7 +272,7 @@ fn check(path: &Path, mut kept: Kept, seed: u64) {
     for list in [&mut messages, &mut kept.messages] {
         list.sort_unstable();
     }
-    // A process that was killed may have committed what it did not report any more.
+    // A killed process may have committed rows that it did not report.
     notes.retain(|note| kept.notes.binary_search(note).is_ok());
     messages.retain(|text| kept.messages.binary_search(text).is_ok());
     assert_eq!(notes, kept.notes, "seed {seed}: notes of the other copy");
@@ -362,7 +362,7 @@ fn nothing_is_lost_where_threads_use_both_copies() {
     }
 }
 
-/// The second process of a history; by itself it does nothing.
+/// The second process of a history; as a test it does nothing.
 #[test]
 fn another_process() {
     let Ok(given) = std::env::var(CHILD) else {
@@ -375,7 +375,7 @@ fn another_process() {
     actor.act(30);
 }
 
-/// Without the locks of `loopstore-locks` these histories lose what was acknowledged: what the test can see.
+/// Without the locks of `loopstore-locks`, these histories lose acknowledged rows: the test must detect it.
 #[test]
 fn a_log_that_the_other_copy_deletes_is_found_out() {
     if SystemSqlite::needed().is_none() {

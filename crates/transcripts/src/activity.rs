@@ -1,5 +1,5 @@
-//! When a session was last active whose messages have no times: as far as its files know, and never when it
-//! was imported.
+//! The time of the last activity of a session whose messages have no times. It is derived from the files of the
+//! session, never from the time of the import.
 
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -9,25 +9,25 @@ use uuid::Uuid;
 
 use super::{Identity, Origin, SessionHead};
 
-/// The times that an id may hold, in milliseconds since the epoch: of the years 2001 to 2100. Other numbers
-/// are no times.
+/// The times that an id may contain, in milliseconds since the epoch: the years 2001 to 2100. Numbers outside this
+/// range are not read as times.
 const PLAUSIBLE: std::ops::Range<i64> = 1_000_000_000_000..4_102_444_800_000;
-/// The number of digits of such a number.
+/// The number of digits of a time in this range.
 const DIGITS: usize = 13;
-/// The number of characters of a ULID, and of those among them that are its time.
+/// The number of characters of a ULID, and the number of its leading characters that encode the time.
 const ULID: (usize, usize) = (26, 10);
 /// The number of characters of a UUID.
 const UUID: usize = 36;
 
-/// Returns when a file was last written, in milliseconds since the epoch.
+/// Returns the modification time of a file, in milliseconds since the epoch.
 pub(super) fn modified_at(path: &Path) -> Option<i64> {
     let modified = std::fs::metadata(path).ok()?.modified().ok()?;
     let since = modified.duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_millis()).ok()
 }
 
-/// Returns when a session was last active, as its beginning, its id or else its file tell it: the beginning is
-/// certain, while the time of a file is that of its copy where somebody copied it.
+/// Returns the time of the last activity of a session, from its beginning, its id or else its file. The beginning is
+/// preferred: the modification time of a copied file is the time of the copy.
 pub(super) fn of_files(head: &SessionHead, from: &Origin) -> Option<String> {
     let created = head.session.created_at.as_ref();
     if let Some(created) = created.and_then(Time::sortable) {
@@ -41,8 +41,8 @@ pub(super) fn of_files(head: &SessionHead, from: &Origin) -> Option<String> {
     known.and_then(Time::sortable_from_millis)
 }
 
-/// Returns the time that an id holds, in milliseconds since the epoch: a UUID of version 1, 6 or 7, also at
-/// the end of a longer id, a ULID, or a number of milliseconds.
+/// Returns the time that an id contains, in milliseconds since the epoch. Recognised are UUIDs of version 1, 6 and 7
+/// (also at the end of a longer id), ULIDs, and numbers of milliseconds.
 fn time_in(id: &str) -> Option<i64> {
     let end = id.len().checked_sub(UUID).and_then(|from| id.get(from..));
     if let Some(uuid) = end.and_then(|end| Uuid::try_parse(end).ok()) {
@@ -104,11 +104,11 @@ mod tests {
         for id in [
             "",
             "weather",
-            // No time that an agent could have run at.
+            // Before any agent existed.
             "0000000000001",
             "9999999999999",
             "17800000007771",
-            // Random.
+            // A random UUID.
             "b2c7b6a0-5f0e-4f2e-9b1a-3c1d2e4f5a6b",
             "ZZZZZZZZZZZZZZZZZZZZZZZZZZ",
             "abcdefghijklmnopqrstuvwxyz",
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(from.modified_at, None);
         let of_id = of_files(&head, &from);
         assert_eq!(of_id.as_deref(), Some("2026-05-28T20:26:40.777Z"));
-        // Whatever an id says, its file cannot know of it before.
+        // The file was written before the time in the id, so the id does not count.
         from.modified_at = Some(1_700_000_000_000);
         let of_file = Some("2023-11-14T22:13:20.000Z");
         assert_eq!(of_files(&head, &from).as_deref(), of_file);

@@ -1,9 +1,8 @@
-//! Reads the end that was appended to a transcript since it was imported, without the rest of the file.
+//! Imports the records that were appended to a transcript since the last import, without reading the rest of the file.
 //!
-//! The newest loop that is stored says from where: its first record is looked for at the end of the file, and
-//! what follows is read as a transcript of its own. That is only right where nothing in it hangs on what
-//! comes before; the format decides ([`Importer::stands_alone`]), and where it does not know, the whole file
-//! has to be read.
+//! The first record of the newest stored loop is searched for at the end of the file, and the file from there on is
+//! read as a transcript of its own. This is correct only if no record there depends on an earlier one. The format
+//! decides that ([`Importer::stands_alone`]); if it cannot tell, the whole file must be read.
 
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -20,11 +19,11 @@ use super::{
     importers, unread,
 };
 
-/// How much of the end of a file is looked through, in bytes: less first.
+/// The sizes of the ends of a file that are searched, in bytes, in this order.
 const WINDOWS: [u64; 3] = [256 << 10, 1 << 20, 4 << 20];
 
 /// The stored part of a session that its transcript continues.
-struct Known {
+struct StoredPart {
     title: Option<String>,
     session: Session,
     newest: LoopRecord,
@@ -92,9 +91,9 @@ pub fn import_appended(
     import_source(store, &appended, &mut source, Some(session.clone())).map(Some)
 }
 
-/// Returns what is stored, if the transcript can be gone on with: a session of this format that keeps what it
-/// gets as it is, with a loop before its newest one.
-fn known(read: &dyn StoreRead, id: &SessionId, format: &str) -> StoreResult<Option<Known>> {
+/// Returns the stored part of a session that its transcript may continue: a session of this format, not redacted, with
+/// a loop before its newest one.
+fn known(read: &dyn StoreRead, id: &SessionId, format: &str) -> StoreResult<Option<StoredPart>> {
     let Some(session) = read.session(id)? else {
         return Ok(None);
     };
@@ -103,19 +102,19 @@ fn known(read: &dyn StoreRead, id: &SessionId, format: &str) -> StoreResult<Opti
     }
     let loops = read.loops(session.key)?;
     let newest = loops.iter().max_by_key(|row| row.key.0);
-    // Messages before a first loop belong to it.
+    // Messages before the first loop are stored in that loop.
     let Some(newest) = newest.filter(|_| loops.len() > 1) else {
         return Ok(None);
     };
     let meta = read.loop_meta(newest.key)?;
-    Ok(Some(Known {
+    Ok(Some(StoredPart {
         title: session.title,
         session: codec::from_json(&session.meta)?,
         newest: codec::from_json(&meta.meta)?,
     }))
 }
 
-/// Returns the end of a file from the line on whose record has this id.
+/// Returns the end of a file, beginning with the line whose record has this id.
 fn end_from(path: &Path, id: &LoopId) -> Result<Option<Vec<u8>>, ImportError> {
     let failed = unread(path);
     let mut file = File::open(path).map_err(failed)?;
@@ -130,7 +129,7 @@ fn end_from(path: &Path, id: &LoopId) -> Result<Option<Vec<u8>>, ImportError> {
         let mut rest = (&mut file).take(window);
         rest.read_to_end(&mut end).map_err(failed)?;
         if let Some(at) = line_of(&end, &quoted) {
-            // The repairs are counted when the whole file is read.
+            // Repairs are counted when the whole file is read.
             let end = repaired(&end[at..]).0.into_owned();
             return Ok(Some(end.into_bytes()));
         }
@@ -141,9 +140,9 @@ fn end_from(path: &Path, id: &LoopId) -> Result<Option<Vec<u8>>, ImportError> {
     Ok(None)
 }
 
-/// Returns where the first whole line begins whose record has this id, which is quoted.
+/// Returns the offset of the first whole line whose record has this id; `quoted` is the id in quotes.
 fn line_of(end: &[u8], quoted: &str) -> Option<usize> {
-    // The first line may be the end of one.
+    // The first line may be truncated.
     let first = end.iter().position(|byte| *byte == b'\n')? + 1;
     let text = end.get(first..)?;
     let mut found = memmem::find_iter(text, quoted).map(|at| &text[..at]);
@@ -151,7 +150,7 @@ fn line_of(end: &[u8], quoted: &str) -> Option<usize> {
     Some(first + memrchr(b'\n', before).map_or(0, |at| at + 1))
 }
 
-/// Reads the end of a transcript as what it is.
+/// Reads the end of a transcript with the importer of the whole.
 struct AppendedTail<'a> {
     importer: &'a dyn Importer,
     session: Session,
@@ -184,7 +183,7 @@ impl Importer for AppendedTail<'_> {
     }
 }
 
-/// Corrects the fields that only the beginning of a transcript has.
+/// Corrects the fields that only the beginning of a transcript contains.
 struct AppendedSink<'a> {
     sink: &'a mut dyn Sink,
     session: &'a Session,

@@ -1,26 +1,26 @@
-//! Whose words a message of a transcript is.
+//! The authors of the messages of a transcript.
 //!
-//! A format that says so itself decides. Where it says nothing, what a parent agent sends to its sub-agent
-//! is an agent's, and a text that is all frame is the harness's. Nothing is written for a message whose
-//! author is that of its role.
+//! An author that the format records is kept. Otherwise a parent agent is the author of the prompts of its sub-agents,
+//! and the harness is the author of a text that consists only of its frames. No author is stored if it is the one that
+//! the role implies.
 
 use std::ops::Range;
 
 use loopstore::model::{AgentMessage, Author, Content, Json, Message, Role, Text};
 use loopstore_model::author;
 
-/// Sets the author of a message whose record has none; `is_spawned`: in the session of a sub-agent.
-pub(super) fn settle(message: &mut AgentMessage, is_spawned: bool) {
+/// Sets the author of a message whose record names none. `is_spawned` is true in the session of a sub-agent.
+pub(super) fn set_author(message: &mut AgentMessage, is_spawned: bool) {
     let Some(inner) = message.message_mut() else {
         return;
     };
     let role = inner.role();
-    let told = author_mut(inner).take();
-    if role == Role::User && told != Some(Author::Harness) {
-        part_frames(inner.content_mut());
+    let recorded = author_mut(inner).take();
+    if role == Role::User && recorded != Some(Author::Harness) {
+        split_frames(inner.content_mut());
     }
-    let found = match (told, role) {
-        (Some(told), _) => Some(told),
+    let found = match (recorded, role) {
+        (Some(recorded), _) => Some(recorded),
         (None, Role::User) if is_harness_only(inner) => Some(Author::Harness),
         (None, Role::User) if is_spawned => Some(Author::Agent),
         (None, _) => None,
@@ -28,7 +28,7 @@ pub(super) fn settle(message: &mut AgentMessage, is_spawned: bool) {
     *author_mut(inner) = found.filter(|author| *author != Author::of_role(role));
 }
 
-/// Makes the harness the author of a message, unless its record has another.
+/// Makes the harness the author of a message, unless its record names another author.
 pub(super) fn by_harness(mut message: AgentMessage) -> AgentMessage {
     if let Some(inner) = message.message_mut() {
         author_mut(inner).get_or_insert(Author::Harness);
@@ -36,7 +36,7 @@ pub(super) fn by_harness(mut message: AgentMessage) -> AgentMessage {
     message
 }
 
-/// Whose words a record is by the kind of its origin: a word of the tool's own for where it came from.
+/// Returns the author for a kind of origin, as the tool names it in its records.
 pub(super) fn of_origin(kind: &str) -> Author {
     match kind {
         "human" | "user" | "cli" | "typed" | "channel" => Author::Human,
@@ -45,7 +45,7 @@ pub(super) fn of_origin(kind: &str) -> Author {
     }
 }
 
-/// Marks a block of a person's message that its harness put in.
+/// Marks a block that the harness inserted into a message of a person.
 pub(super) fn mark_injected(block: &mut Content) {
     if let Content::Text(text) = block {
         let harness = Json::string(Author::Harness.as_str());
@@ -53,16 +53,16 @@ pub(super) fn mark_injected(block: &mut Content) {
     }
 }
 
-/// Parts texts that [`own_words`](author::own_words) reads more strictly than every later reader: the
-/// harness's share becomes blocks of its own.
-fn part_frames(content: &mut Vec<Content>) {
+/// Splits texts that [`own_words`](author::own_words) reads more strictly than later readers do: the parts of the
+/// harness become blocks of their own.
+fn split_frames(content: &mut Vec<Content>) {
     let mut at = 0;
     while at < content.len() {
-        let parted = match &content[at] {
-            Content::Text(text) if !author::is_injected(text) => parted(text),
+        let blocks = match &content[at] {
+            Content::Text(text) if !author::is_injected(text) => split_frame(text),
             _ => None,
         };
-        let Some(blocks) = parted else {
+        let Some(blocks) = blocks else {
             at += 1;
             continue;
         };
@@ -72,17 +72,17 @@ fn part_frames(content: &mut Vec<Content>) {
     }
 }
 
-fn parted(text: &Text) -> Option<Vec<Content>> {
+fn split_frame(text: &Text) -> Option<Vec<Content>> {
     let own = author::own_words(&text.text);
     if own.len() >= author::without_frames(&text.text).len() {
         return None;
     }
-    Some(around(text, own))
+    Some(split_around(text, own))
 }
 
-/// Parts a text into a person's words and the harness's before and behind them.
-pub(super) fn around(text: &Text, mut own: Range<usize>) -> Vec<Content> {
-    // No block is blank, and what is all the harness's is one.
+/// Splits a text into the words of a person and the texts of the harness before and after them.
+pub(super) fn split_around(text: &Text, mut own: Range<usize>) -> Vec<Content> {
+    // Blocks are never blank, and a text that is all the harness's stays one block.
     if text.text[own.clone()].trim().is_empty() {
         own = text.text.len()..text.text.len();
     }
@@ -111,7 +111,7 @@ pub(super) fn around(text: &Text, mut own: Range<usize>) -> Vec<Content> {
     shares.map(block).collect()
 }
 
-/// True if all that a message says is a harness's. An image is a person's.
+/// True if a message contains only texts of a harness. Images are by a person.
 fn is_harness_only(message: &Message) -> bool {
     let is_frame = |block: &Content| match block {
         Content::Text(text) => {

@@ -26,7 +26,7 @@ pub fn read_transcript(
     decoded.report(sink);
     let read = importer.import(&mut decoded.source(source), sink);
     match (read, decoded.0.cut()) {
-        // The report of the sink is lost with the file.
+        // With this error the sink is dropped, and its report with it.
         (Err(ImportError::NoTranscript(reason)), Some(cut)) => {
             Err(ImportError::NoTranscript(format!("{reason} before {cut}")))
         }
@@ -34,7 +34,7 @@ pub fn read_transcript(
     }
 }
 
-/// A source that can be read by an importer.
+/// A source that an importer can read.
 pub(super) struct DecodedSource(loopstore_decode::Decoded);
 
 impl DecodedSource {
@@ -43,7 +43,7 @@ impl DecodedSource {
         Self::read(source, true)
     }
 
-    /// Examines a source that is only decoded: every byte of its text counts.
+    /// Examines a source that is decoded but not repaired: every byte of its text is needed.
     pub(super) fn without_repairs(source: &mut Source<'_>) -> Result<Self, ImportError> {
         Self::read(source, false)
     }
@@ -70,14 +70,14 @@ impl DecodedSource {
         }
     }
 
-    /// Returns the source to read in place of the one that was looked at.
+    /// Returns the source to read: the decoded copy if there is one, else `source`.
     pub(super) fn source<'a>(&'a mut self, source: &'a mut Source<'_>) -> Source<'a> {
         let (path, reader) = self.0.text(source.path, &mut *source.reader);
         Source { path, reader }
     }
 }
 
-/// Opens a file as text that is decoded while it is read, but not repaired.
+/// Opens a file as text that is decoded while it is read, without repairs.
 pub(super) fn open_text(path: &Path, buffer: usize) -> std::io::Result<TextFile> {
     TextFile::new(
         path,

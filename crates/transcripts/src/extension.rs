@@ -1,16 +1,16 @@
-//! Records that no model sees, kept as extension messages.
+//! Records that no model sees, stored as extension messages.
 //!
-//! The kind is what the record calls itself. Kinds that loopstore writes and reads back are its own, so
-//! this is the one place where a foreign record gets its kind.
+//! The kind of the message is the type that the record names. Kinds that loopstore itself writes and reads are
+//! reserved; this is the only place where a foreign record gets its kind.
 
 use loopstore::model::{AgentMessage, Json};
 use loopstore_model::extension_kinds;
 
-/// Longer names of kinds are cut, in characters.
+/// The maximum length of a kind in characters; longer names are cut.
 const MAX_KIND: usize = 100;
 
-/// Keeps a whole record; `kind` is what it calls itself. One that calls itself by a reserved kind `k`
-/// is of the kind `k-record`.
+/// Returns an extension with a whole record. `kind` is the type that the record names; a reserved kind `k` becomes
+/// `k-record`.
 pub(super) fn extension(kind: Option<&str>, record: Json) -> AgentMessage {
     let kind: String = match kind.unwrap_or_default() {
         "" => "unknown".into(),
@@ -20,12 +20,12 @@ pub(super) fn extension(kind: Option<&str>, record: Json) -> AgentMessage {
     AgentMessage::extension(kind, record)
 }
 
-/// Keeps a record that is valid JSON, as it is in the file.
+/// Returns an extension with a record of valid JSON, byte for byte.
 pub(super) fn extension_of(kind: Option<&str>, record: &str) -> AgentMessage {
     extension(kind, Json::parse(record).unwrap_or_default())
 }
 
-/// Keeps what is no record.
+/// Returns an extension with bytes that are not a record.
 pub(super) fn unreadable(raw: &[u8]) -> AgentMessage {
     let read = std::str::from_utf8(raw).ok();
     let data = read.and_then(|text| Json::parse(text).ok());
@@ -34,7 +34,7 @@ pub(super) fn unreadable(raw: &[u8]) -> AgentMessage {
     AgentMessage::extension("unreadable", data.unwrap_or_else(lossy))
 }
 
-/// Keeps a system or developer prompt.
+/// Returns an extension with a system or developer prompt.
 ///
 /// # Errors
 /// If the record nests too deeply.

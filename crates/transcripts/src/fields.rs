@@ -1,4 +1,4 @@
-//! The fields of a JSON object, each with the text that it has in the file.
+//! The fields of a JSON object, each with its text in the file.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
         serde_json::from_str(text).map_err(reason)
     }
 
-    /// Returns the value of `key`; of a key given twice, the last.
+    /// Returns the value of `key`; the last one if the key is repeated.
     pub(crate) fn get(&self, key: &str) -> Option<&'a RawValue> {
         self.0
             .iter()
@@ -62,12 +62,12 @@ impl<'a> Fields<'a> {
         Self::parse(some(self.get(key))?.get()).ok()
     }
 
-    /// Reads `key` as an object; anything else has no fields.
+    /// Reads `key` as an object; any other value is read as an object without fields.
     pub(super) fn object(&self, key: &str) -> Self {
         self.child(key).unwrap_or_default()
     }
 
-    /// Takes `key` out.
+    /// Removes and returns `key`.
     pub(super) fn take(&mut self, key: &str) -> Option<&'a RawValue> {
         let value = self.get(key)?;
         self.0.retain(|(name, _)| name != key);
@@ -80,15 +80,15 @@ impl<'a> Fields<'a> {
         self.0.push((key.to_owned(), value));
     }
 
-    /// Takes `key` out if its value is a string.
+    /// Removes and returns `key` if its value is a string.
     pub(super) fn take_string(&mut self, key: &str) -> Option<String> {
         let text = serde_json::from_str(self.get(key)?.get()).ok()?;
         self.take(key);
         Some(text)
     }
 
-    /// Returns `key` as text if it is a string or a number. Only a string is taken out: of a number
-    /// the text alone would not show the type.
+    /// Returns `key` as text if it is a string or a number. Only a string is removed: the text of a number alone does
+    /// not show its type.
     pub(super) fn take_id(&mut self, key: &str) -> Option<String> {
         if let Some(text) = self.take_string(key) {
             return Some(text);
@@ -99,17 +99,17 @@ impl<'a> Fields<'a> {
             .then(|| number.into())
     }
 
-    /// Takes out every field that `keep` refuses.
+    /// Removes every field for which `keep` returns false.
     pub(super) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.0.retain(|(key, _)| keep(key));
     }
 
-    /// Takes out every field that is `null`.
+    /// Removes every field that is `null`.
     pub(super) fn retain_some(&mut self) {
         self.0.retain(|(_, value)| value.get() != "null");
     }
 
-    /// True if no field is left.
+    /// True if there are no fields.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -130,7 +130,7 @@ impl<'a> Fields<'a> {
         )
     }
 
-    /// Returns the fields as a value.
+    /// Returns the fields as a JSON value.
     pub(super) fn to_json(&self) -> Result<Json, String> {
         Json::parse(&self.to_text()).map_err(reason)
     }
@@ -141,13 +141,12 @@ pub(super) fn list(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// True if there is a value other than `null`.
+/// Returns a value unless it is absent or `null`.
 pub(super) fn some(value: Option<&RawValue>) -> Option<&RawValue> {
     value.filter(|value| value.get() != "null")
 }
 
-/// Returns why JSON could not be read. The place is left out: it would count within the part, not
-/// within the file.
+/// Returns the reason why JSON could not be read, without the position: it counts within the part, not within the file.
 pub(super) fn reason(error: serde_json::Error) -> String {
     let text = error.to_string();
     shown(

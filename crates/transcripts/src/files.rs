@@ -1,4 +1,4 @@
-//! Files and folders: which hold transcripts, and what came of each that does.
+//! The files and folders of an import: finds the transcripts among them, and records the result of each.
 
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -235,7 +235,7 @@ fn nothing_came_in(report: &ImportReport, options: &ImportOptions) -> ImportErro
     ImportError::NoTranscript(text)
 }
 
-/// Lists the first of so many reasons.
+/// Lists the first [`MAX_REASONS`] of `count` reasons.
 fn reasons<'a>(skipped: impl Iterator<Item = &'a Skipped>, count: usize) -> String {
     let mut text = String::new();
     for skipped in skipped.take(MAX_REASONS) {
@@ -247,8 +247,8 @@ fn reasons<'a>(skipped: impl Iterator<Item = &'a Skipped>, count: usize) -> Stri
     text
 }
 
-/// Examines an entry of a folder as an import of the folder does, and returns why it is not read if it may
-/// hold a conversation.
+/// Examines an entry of a folder as an import of the folder does. Returns the reason why the entry is not read, if it
+/// may contain a conversation.
 pub(super) fn unread_entry(
     store: &dyn SessionStore,
     path: &Path,
@@ -261,7 +261,7 @@ pub(super) fn unread_entry(
         report: ImportReport::default(),
         found: Vec::new(),
     };
-    // An entry that cannot be looked at now is looked at again when it changes.
+    // An entry that cannot be examined now is examined again when it changes.
     search.entry(path).ok()?;
     search.report.unread.pop()
 }
@@ -270,7 +270,7 @@ pub(super) fn unread_entry(
 pub(super) struct Transcript<'a> {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// True if it was named, not found in a folder.
+    /// True if the path was named by the caller rather than found in a folder.
     pub(super) is_named: bool,
     pub(super) importer: &'a dyn Importer,
 }
@@ -286,7 +286,7 @@ struct FileSearch<'a> {
 }
 
 impl<'a> FileSearch<'a> {
-    /// Examines a named path.
+    /// Examines a path that the caller named.
     fn named(&mut self, path: &Path) -> Result<(), ImportError> {
         let data = std::fs::metadata(path).map_err(unread(path))?;
         if data.is_dir() {
@@ -355,7 +355,7 @@ impl<'a> FileSearch<'a> {
         Err(ImportError::NoTranscript(text))
     }
 
-    /// Examines the files of a folder and of those within.
+    /// Examines the files of a folder and its subfolders.
     fn walk(&mut self, folder: &Path) {
         for entry in files_within(folder) {
             let looked = match entry {
@@ -401,7 +401,7 @@ impl<'a> FileSearch<'a> {
         Ok(())
     }
 
-    /// Counts a file that is not read, and names it if there is a reason to expect a conversation in it.
+    /// Counts a file that is not read. With a reason, the file is listed: it may contain a conversation.
     fn not_read(&mut self, path: &Path, reason: Option<String>) {
         self.report.unknown_files += 1;
         self.report.unread.extend(reason.map(|reason| Skipped {
@@ -411,7 +411,7 @@ impl<'a> FileSearch<'a> {
         }));
     }
 
-    /// Returns the format that was asked for.
+    /// Returns the format that the caller named, if any.
     fn format(&self) -> Option<&'static str> {
         let importer = self.importers.first().filter(|_| self.is_forced);
         importer.map(|importer| importer.format())
@@ -453,19 +453,19 @@ fn unusable(path: &Path, error: std::io::Error) -> ImportError {
     }
 }
 
-/// Returns device and inode of the files of a store, also where a link leads to one.
+/// Returns device and inode of the files of a store, links resolved.
 fn own_files(store: &dyn SessionStore) -> Vec<(u64, u64)> {
     let files = store.files();
     let data = files.iter().filter_map(|path| path.metadata().ok());
     data.map(|data| (data.dev(), data.ino())).collect()
 }
 
-/// Returns what is no folder in a folder and those within: in the order of names, the files of a folder
-/// before its folders, hidden entries but aider's left out. A link to a folder is not followed.
+/// Returns the files of a folder and its subfolders, ordered by name, the files of a folder before its subfolders.
+/// Hidden entries except aider's are left out, and links to folders are not followed.
 pub(super) fn files_within(
     folder: &Path,
 ) -> impl Iterator<Item = Result<PathBuf, (PathBuf, std::io::Error)>> {
-    // The one transcript that hides.
+    // The only transcripts with hidden names.
     let is_shown = |entry: &DirEntry| {
         !entry.file_name().as_encoded_bytes().starts_with(b".") || entry.file_name() == CHAT_HISTORY
     };

@@ -1,5 +1,5 @@
-//! A record behind one that was cut off: a program died while it wrote a line, and the next one wrote on
-//! where that ended.
+//! Records that follow a truncated record on the same line: a program died while it wrote a line, and the next one
+//! appended to the truncated line.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, Read};
@@ -7,18 +7,18 @@ use std::io::{self, BufRead, Read};
 use super::fields::Fields;
 use super::lines::{BadValue, read_value};
 
-/// How far before the place of an error a record may begin: its first quote may have ended a string that
-/// was cut off.
+/// The distance before an error at which a record may begin, in bytes: its first quote may have closed a string of the
+/// truncated record.
 const BEFORE_ERROR: usize = 8;
 /// The number of bytes of a file that are examined for the keys of its records.
 const SHAPES_BYTES: u64 = 1 << 20;
 
-/// The keys that the records of a file have.
+/// The keys of the records of a file.
 #[derive(Debug, Default)]
 pub(super) struct Shapes(HashSet<String>);
 
 impl Shapes {
-    /// Reads the keys of records that stand alone on their lines at the beginning of a file.
+    /// Reads the keys of the records at the beginning of a file that are alone on their lines.
     pub(super) fn read(reader: &mut dyn BufRead) -> io::Result<Self> {
         let mut shapes = Self::default();
         let mut text = Vec::new();
@@ -35,7 +35,7 @@ impl Shapes {
         self.0.extend(keys);
     }
 
-    /// True if most keys of a record are known, and more than one.
+    /// True if most keys of a record are known, and more than one is.
     fn has(&self, record: &[u8]) -> bool {
         let keys = keys_of(record).unwrap_or_default();
         let known = keys.iter().filter(|key| self.0.contains(*key)).count();
@@ -49,11 +49,11 @@ fn keys_of(record: &[u8]) -> Option<Vec<String>> {
     Some(fields.iter().map(|(key, _)| key.to_owned()).collect())
 }
 
-/// Returns where in `line` a record begins behind one that is cut off. An object within a record that is
-/// damaged is none: behind it stands more of that record.
+/// Returns the offset in `line` of a record that follows a truncated one. An object inside a damaged record does not
+/// count: more of that record follows it.
 ///
-/// If all of the line could be the beginning of one value (the cut was at a place where a value may
-/// follow), the keys identify a record.
+/// If the whole line could be the beginning of one value (the truncation is at a place where a value may follow), a
+/// record is recognised by its keys.
 pub(super) fn behind_cut(line: &[u8], error: &BadValue, shapes: Option<&Shapes>) -> Option<usize> {
     if error.is_eof {
         let at = last_object(line)?;
@@ -65,19 +65,19 @@ pub(super) fn behind_cut(line: &[u8], error: &BadValue, shapes: Option<&Shapes>)
         let Some(wrong) = wrong_from(line, at) else {
             return Some(at);
         };
-        // The next one may be cut off too.
+        // This record may be truncated too.
         begin = at;
         bad = wrong.max(at + 1);
     }
 }
 
-/// True if a record certainly follows one that is cut off.
+/// True if a record certainly follows a truncated one.
 pub(super) fn is_glued(line: &[u8]) -> bool {
     read_value(line).is_err_and(|error| !error.is_eof && behind_cut(line, &error, None).is_some())
 }
 
-/// Returns the nearest place from `first` on where an object begins: just before the error, or else after
-/// it.
+/// Returns the offset nearest to the error, not before `first`, at which an object begins: just before the error, else
+/// after it.
 fn next_object(line: &[u8], first: usize, error: usize) -> Option<usize> {
     let near = error.saturating_sub(BEFORE_ERROR).max(first);
     let before = line
@@ -90,8 +90,8 @@ fn next_object(line: &[u8], first: usize, error: usize) -> Option<usize> {
     memchr::memchr(b'{', line.get(after..)?).map(|at| after + at)
 }
 
-/// Returns where the value that begins at `at` is wrong. `None`: it ends with the line, or another record
-/// follows.
+/// Returns the offset at which the value that begins at `at` becomes invalid; `None` if it ends with the line or
+/// another record follows.
 fn wrong_from(line: &[u8], at: usize) -> Option<usize> {
     match read_value(&line[at..]) {
         Ok((len, _)) => {
@@ -106,7 +106,7 @@ fn wrong_from(line: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Returns where the object begins that ends with the line.
+/// Returns the offset of the object that ends with the line.
 fn last_object(line: &[u8]) -> Option<usize> {
     let line = line.trim_ascii_end();
     let (mut open, mut last, mut in_string, mut escaped) = (Vec::new(), None, false, false);

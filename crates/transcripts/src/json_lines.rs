@@ -1,4 +1,4 @@
-//! JSON that comes in line by line, as from another program.
+//! Reads JSON that arrives line by line, as from another program.
 
 use std::io::{self, BufRead, Read};
 
@@ -24,7 +24,7 @@ pub struct JsonLines<'a> {
 }
 
 enum LinesReader<'a> {
-    /// Nothing was read yet.
+    /// Nothing has been read yet.
     New(Option<Box<dyn BufRead + 'a>>),
     Open(Box<dyn BufRead + 'a>),
 }
@@ -100,7 +100,7 @@ impl<'a> LinesReader<'a> {
             let mut reader = reader
                 .take()
                 .ok_or_else(|| io::Error::other("the encoding is not known"))?;
-            // What is there now has to do: whoever writes may wait for an answer to the first line.
+            // The bytes available now must suffice: the writer may wait for an answer to its first line.
             let head = reader.fill_buf()?;
             let head = head.to_vec();
             *self = Self::Open(decoded(&head, reader)?);

@@ -1,7 +1,7 @@
 //! A file as a series of JSON values: the elements of its lists, or one value after another.
 //!
-//! The values are found by their brackets alone, so that a bad one costs nothing but itself, one
-//! that is too long is never held, and only one is in memory at a time.
+//! Values are delimited by their brackets alone. An invalid value therefore affects no other value, a value that is too
+//! long is never held in memory, and only one value is in memory at a time.
 
 use std::collections::VecDeque;
 use std::io::{self, SeekFrom};
@@ -12,13 +12,13 @@ use super::glued::is_glued;
 use super::lines::{CUT_BEFORE_RECORD, LinePart, ValueReader};
 use super::{ImportError, MAX_RECORD_BYTES, ReadSeek, Sink, Source, unread};
 
-/// One value, or why it cannot be used.
+/// One value, or the reason why it cannot be used.
 pub(super) struct StreamItem {
-    /// The line on which it begins, from 1.
+    /// The line on which the value begins, from 1.
     pub(super) line: u64,
-    /// The number of the outermost list of the file that the item belongs to.
+    /// The number of the outermost list of the file that the value belongs to.
     pub(super) list: Option<u64>,
-    /// Its text.
+    /// The text of the value.
     pub(super) text: Result<String, &'static str>,
 }
 
@@ -41,7 +41,7 @@ struct BracketScan {
 }
 
 impl BracketScan {
-    /// Returns where in `bytes` the value ends, if it does.
+    /// Returns the offset at which the value ends, if it ends in `bytes`.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         for (at, byte) in bytes.iter().enumerate() {
             if self.in_string {
@@ -64,7 +64,7 @@ impl BracketScan {
 }
 
 impl<'a> JsonStream<'a> {
-    /// Begins at the start of the file.
+    /// Returns a stream at the start of the file.
     pub(super) fn new(source: &'a mut Source<'_>) -> Result<Self, ImportError> {
         let Source { path, reader } = source;
         let failed = unread(path);
@@ -136,7 +136,7 @@ impl<'a> JsonStream<'a> {
     }
 
     fn value(&mut self) -> io::Result<StreamItem> {
-        // A document is no record: its messages are held to the limit one by one.
+        // A document is not a record: the limit applies to each of its messages.
         let limit = if self.list.is_some() {
             MAX_RECORD_BYTES
         } else {
@@ -176,7 +176,7 @@ impl<'a> JsonStream<'a> {
         Ok(self.piece(line, list, text))
     }
 
-    /// Reads what is left of a line.
+    /// Reads the rest of a line.
     fn read_line_end(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         while let chunk = self.fill()?
             && !chunk.is_empty()
@@ -192,8 +192,8 @@ impl<'a> JsonStream<'a> {
         Ok(())
     }
 
-    /// Reads bytes in which a value was cut off as lines of JSON, if they are some: those after it are whole.
-    /// Returns the first value, and puts the others into the queue.
+    /// Reads the bytes of a truncated value as lines of JSON, if they are lines: the values after the truncated one are
+    /// whole. Returns the first value and queues the others.
     fn as_lines(&mut self, line: u64, bytes: &[u8]) -> io::Result<Option<StreamItem>> {
         let mut lines = bytes.split(|byte| *byte == b'\n');
         let is_whole = |line: &[u8]| {
@@ -222,7 +222,7 @@ impl<'a> JsonStream<'a> {
         Ok(self.queue.pop_front())
     }
 
-    /// The file ended within a value.
+    /// Returns the item for a file that ends within a value.
     fn cut_off(&mut self, line: u64, bytes: &[u8]) -> io::Result<StreamItem> {
         let list = self.list.take();
         let lines = match list {
@@ -232,7 +232,7 @@ impl<'a> JsonStream<'a> {
         Ok(lines.unwrap_or_else(|| self.piece(line, list, Err("cut off"))))
     }
 
-    /// Takes what is neither an object nor a list nor a string.
+    /// Reads a value that is neither an object nor a list nor a string.
     fn word(&mut self) -> io::Result<StreamItem> {
         let (line, list, mut bytes) = (self.line, self.list, Vec::new());
         while let Some(byte) = self.fill()?.first().copied() {
@@ -250,14 +250,14 @@ impl<'a> JsonStream<'a> {
     }
 }
 
-/// True if a value goes over several lines, one of which begins like a record, and is no JSON: a record was
-/// cut off within a string, and the content after it was taken for its rest.
+/// True if a value spans several lines, one of which begins like a record, and is not valid JSON: a record was
+/// truncated within a string, so that the following records were read as its rest.
 fn is_garbled(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, b"\n{").is_some()
         && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_err()
 }
 
-/// Consecutive values of one list that are in a file without a document around them.
+/// Consecutive values of one list, in a file without a document around them.
 pub(super) struct LooseItems<T> {
     list: Option<u64>,
     items: Vec<T>,
@@ -271,7 +271,7 @@ impl<T> LooseItems<T> {
         }
     }
 
-    /// Adds a value of a list. Returns those of the list before it, which ends there.
+    /// Adds a value of a list. If `list` differs from the list before, returns the values of that list.
     pub(super) fn add(&mut self, list: Option<u64>, item: T) -> Option<Vec<T>> {
         let ended = match self.list == list {
             true => None,
@@ -282,7 +282,7 @@ impl<T> LooseItems<T> {
         ended
     }
 
-    /// Takes the values out, if there are any.
+    /// Removes and returns the values, if there are any.
     pub(super) fn take(&mut self) -> Option<Vec<T>> {
         (!self.items.is_empty()).then(|| std::mem::take(&mut self.items))
     }
@@ -292,14 +292,14 @@ impl<T> LooseItems<T> {
 pub(super) struct JsonDocument<'a> {
     pub(super) text: &'a str,
     pub(super) fields: Fields<'a>,
-    /// The line on which it begins, from 1.
+    /// The line on which the object begins, from 1.
     pub(super) line: u64,
-    /// Its number among the values of the file, from 0.
+    /// The number of the object among the values of the file, from 0.
     pub(super) nth: u64,
 }
 
-/// Calls `read` with the objects of a file, and reports all else. Returns whether `read` found a
-/// conversation in any.
+/// Calls `read` with each object of a file and reports all other values. Returns true if `read` found a conversation in
+/// any object.
 pub(super) fn documents(
     source: &mut Source<'_>,
     sink: &mut dyn Sink,
@@ -328,12 +328,12 @@ pub(super) fn documents(
     Ok(any)
 }
 
-/// Finds the line of the file on which a part of a value stands.
+/// Finds the line of the file on which a part of a value begins.
 pub(super) struct LineCounter<'a> {
     text: &'a str,
     /// The line on which the value begins.
     pub(super) first: u64,
-    /// Where the last question led: parts are mostly asked for in their order.
+    /// The offset of the last lookup: parts are mostly looked up in order.
     at: usize,
     line: u64,
 }

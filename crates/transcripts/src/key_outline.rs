@@ -1,4 +1,4 @@
-//! The keys in the beginning of a JSON file: enough to distinguish formats.
+//! The keys at the beginning of a JSON file: enough to distinguish formats.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,7 @@ enum OutlineLevel {
 }
 
 impl KeyOutline {
-    /// Reads as much of `head` as there is of its first JSON value. A head that is no JSON, or in
-    /// another encoding than UTF-8, has no keys.
+    /// Reads the first JSON value as far as `head` contains it. A head that is not JSON, or not in UTF-8, has no keys.
     pub(super) fn of(head: &[u8]) -> Self {
         let head = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
         let mut outline = Self(BTreeSet::new());

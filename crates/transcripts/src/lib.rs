@@ -18,7 +18,7 @@
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
-// Shared helpers may have no user if some formats are left out.
+// Shared helpers may be unused if some formats are left out.
 #![cfg_attr(not(feature = "default"), allow(dead_code, unused_imports))]
 
 mod activity;
@@ -163,14 +163,14 @@ pub mod internal {
     pub use crate::values::says_failed;
 }
 
-/// Returns where SQLite keeps the write-ahead log of a file.
+/// Returns the path of the write-ahead log of an SQLite file.
 pub(crate) fn log_of(path: &Path) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()
 }
 
-/// Refuses a file without a conversation.
+/// Returns an error for a file without a conversation.
 fn holds_conversation(does: bool) -> Result<(), ImportError> {
     match does {
         true => Ok(()),

@@ -1,9 +1,8 @@
-//! Reading JSON Lines as they are in the wild.
+//! Reads JSON Lines as tools really write them.
 //!
-//! A line is a stream of JSON values: two records may be glued on one line. Blank lines count but
-//! give nothing; what cannot be read is reported with its place and never stops the rest: a record that was
-//! cut off does not take along the one that was written behind it ([`glued`]). A line over the limit is
-//! passed over without being held in memory.
+//! A line is a stream of JSON values: it may contain several records. Blank lines count but contain no value. A value
+//! that cannot be read is reported with its location, and reading continues after it; a record that follows a truncated
+//! one on the same line is found ([`glued`]). A line over the limit is skipped without being held in memory.
 
 use std::io;
 
@@ -29,18 +28,18 @@ pub(crate) struct SourceLocation {
 pub(crate) enum LinePart<'a> {
     /// One JSON value that is valid and not nested too deep.
     Value(&'a str),
-    /// The rest of the line (or a value nested too deep) cannot be used.
+    /// The rest of the line, which cannot be used, or a value that nests too deep.
     Unreadable {
-        /// The bytes; empty if they were too many to hold.
+        /// The bytes; empty if there are too many to hold.
         bytes: &'a [u8],
         /// The cause.
         reason: String,
-        /// True if the file ends here: the writer may not be done with the line.
+        /// True if the file ends here: the writer may not have finished the line.
         cut: bool,
     },
 }
 
-/// Gives the values of a file one by one.
+/// Reads the values of a file one by one.
 pub(crate) struct ValueReader<'a> {
     reader: &'a mut dyn ReadSeek,
     line: Vec<u8>,
@@ -54,12 +53,12 @@ pub(crate) struct ValueReader<'a> {
     ended: bool,
     limit: usize,
     depth: usize,
-    /// The keys of the file's records, once they are asked for.
+    /// The keys of the records of the file, read when first needed.
     shapes: Option<Shapes>,
 }
 
 impl<'a> ValueReader<'a> {
-    /// Reads from the beginning of `reader`.
+    /// Returns a reader at the beginning of `reader`.
     pub(crate) fn new(reader: &'a mut dyn ReadSeek) -> io::Result<Self> {
         reader.rewind()?;
         Ok(Self {
@@ -76,7 +75,7 @@ impl<'a> ValueReader<'a> {
         })
     }
 
-    /// Sets how long a line may be, in bytes, and how deep a value may nest.
+    /// Sets the maximum length of a line, in bytes, and the maximum depth of a value.
     pub(crate) fn with_limits(mut self, bytes: usize, depth: usize) -> Self {
         self.limit = bytes;
         self.depth = depth;
@@ -98,9 +97,9 @@ impl<'a> ValueReader<'a> {
         })
     }
 
-    /// Returns what `read` makes of the next line, `None` at the end of the file. It must fail on what
-    /// is not one JSON value; then the line is given as [`ValueReader::next`] does. So a line that is fine is
-    /// not looked through twice.
+    /// Returns the result of `read` for the next line, `None` at the end of the file. `read` must fail on a text that
+    /// is not one JSON value; then the line is returned as by [`ValueReader::next`]. So a valid line is parsed only
+    /// once.
     pub(crate) fn next_as<T, E>(
         &mut self,
         read: impl FnOnce(&str) -> Result<T, E>,
@@ -146,7 +145,7 @@ impl<'a> ValueReader<'a> {
         (place, found)
     }
 
-    /// Takes the rest of the line as one value, if `read` can.
+    /// Returns the rest of the line as one value, if `read` accepts it.
     fn whole<T, E>(
         &mut self,
         read: impl FnOnce(&str) -> Result<T, E>,
@@ -171,7 +170,7 @@ impl<'a> ValueReader<'a> {
         self.line.get(self.cursor..).unwrap_or_default()
     }
 
-    /// Takes the next value out of a line that is not blank.
+    /// Returns the next value of a line that is not blank.
     fn value(&mut self) -> io::Result<(SourceLocation, LinePart<'_>)> {
         let blank = self
             .rest()
@@ -211,10 +210,10 @@ impl<'a> ValueReader<'a> {
         Ok((place, found))
     }
 
-    /// Returns where in the line a record begins that was written behind one that is cut off at `from`.
+    /// Returns the offset in the line of a record that follows the record truncated at `from`.
     fn behind_cut(&mut self, from: usize, error: &BadValue) -> io::Result<Option<usize>> {
         if error.is_eof && self.ended {
-            // Its writer may not be done with it.
+            // The writer may not have finished it.
             return Ok(None);
         }
         if error.is_eof && self.shapes.is_none() {
@@ -234,7 +233,7 @@ impl<'a> ValueReader<'a> {
         shapes
     }
 
-    /// Reads the next line without its end.
+    /// Reads the next line without its line ending.
     fn read_line(&mut self) -> io::Result<ReadLine> {
         self.line.clear();
         self.cursor = 0;
@@ -286,15 +285,15 @@ enum ReadLine {
     End,
 }
 
-/// The reason for a record that is cut off although the line continues.
+/// The reason for a truncated record with another record after it on the line.
 pub(super) const CUT_BEFORE_RECORD: &str =
     "cut off within a JSON value; the record behind it on the line is read";
 
-/// The reason why bytes do not begin with a JSON value.
+/// An error: bytes do not begin with a JSON value.
 pub(super) struct BadValue {
-    /// True if more bytes could make it one.
+    /// True if more bytes could make the value valid.
     pub(super) is_eof: bool,
-    /// The byte at which it shows, from 0.
+    /// The offset of the first invalid byte.
     pub(super) at: usize,
     message: String,
 }
@@ -308,7 +307,7 @@ impl BadValue {
     }
 }
 
-/// Returns the length of the JSON value that the bytes of a line begin with, and how deep it nests.
+/// Returns the length of the JSON value at the beginning of a line, and its depth.
 pub(super) fn read_value(bytes: &[u8]) -> Result<(usize, usize), BadValue> {
     let mut values =
         serde_json::Deserializer::from_slice(bytes).into_iter::<&serde_json::value::RawValue>();
@@ -327,7 +326,7 @@ pub(super) fn read_value(bytes: &[u8]) -> Result<(usize, usize), BadValue> {
     }
 }
 
-/// Returns how deep valid JSON nests.
+/// Returns the depth of valid JSON.
 fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest, mut at) = (0usize, 0usize, 0usize);
     while let Some(byte) = json.get(at) {
@@ -345,7 +344,7 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// Returns where the string ends whose text begins at `at`: strings are most of a record.
+/// Returns the end of the string whose text begins at `at`. Strings make up most of a record.
 fn string_end(json: &[u8], mut at: usize) -> usize {
     while let Some(found) = json.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         at += found + 1;

@@ -1,4 +1,4 @@
-//! The loops of a transcript on their way into the store: found there, or created.
+//! Finds the loops of a transcript in the store, or creates them.
 
 use loopstore::extend::{LoopKey, LoopRow, SessionKey, StoreResult, session};
 use loopstore::model::LoopRecord;
@@ -9,7 +9,7 @@ use super::state::{KnownLoop, LoopDescription, LoopState, PendingHistory};
 use super::writer::StoreSink;
 
 impl StoreSink<'_> {
-    /// Returns a record with the ids that other sessions of the file have here.
+    /// Replaces the ids of sessions of the file that are stored under another id.
     pub(super) fn with_renamed(&self, mut record: LoopRecord) -> LoopRecord {
         for child in &mut record.child_loop_refs {
             let id = child.child_session_id.as_ref();
@@ -20,7 +20,7 @@ impl StoreSink<'_> {
         record
     }
 
-    /// Begins a loop, or describes it anew; `piece` says what is stored of it.
+    /// Begins a loop, or updates its description. `piece` describes its stored part.
     pub(super) fn loop_begins(
         &mut self,
         mut record: LoopRecord,
@@ -56,7 +56,7 @@ impl StoreSink<'_> {
         Ok(())
     }
 
-    /// Opens a loop of the store, or creates it, and returns it with its parent.
+    /// Finds a loop in the store or creates it, and returns it with its parent.
     fn open_loop(
         &mut self,
         at: usize,
@@ -78,7 +78,7 @@ impl StoreSink<'_> {
             let state = LoopState::known(stored.row.key, known, LoopDescription::of(record)?);
             return Ok((state, stored.row.parent));
         }
-        // The child's cut may be the parent's last turn.
+        // The branch point of the child may be the last turn of the parent.
         self.flush()?;
         let parent = match &record.parent_loop_id {
             Some(id) => self.write.loop_by_id(session, id)?,
@@ -91,7 +91,7 @@ impl StoreSink<'_> {
         Ok((state, parent.map(|parent| parent.key)))
     }
 
-    /// Takes out a `parent_turn` that the parent does not have.
+    /// Removes a `parent_turn` that the parent does not have.
     fn check_cut(&mut self, parent: Option<&LoopRow>, record: &mut LoopRecord) {
         let (Some(parent), Some(cut)) = (parent, &record.parent_turn) else {
             return;
@@ -121,7 +121,7 @@ impl StoreSink<'_> {
         record.parent_turn = None;
     }
 
-    /// Returns the key of a session, which is created if it is not there yet.
+    /// Returns the key of a session, creating the session if necessary.
     fn session_key(&mut self, at: usize) -> StoreResult<SessionKey> {
         let state = &mut self.sessions[at];
         if let Some(key) = state.key {

@@ -1,4 +1,4 @@
-//! The digests of raw records, by which an import knows again what is stored, and the ids of sessions that have none.
+//! The digests of raw records, by which an import recognises stored messages, and the ids of sessions without one.
 
 use std::ops::ControlFlow;
 
@@ -13,9 +13,9 @@ const MAX_MADE_ID: usize = 200;
 /// The digest of a raw record, keyed per database.
 pub(super) type RecordDigest = [u8; 32];
 
-/// Set in the first byte of the digest of an extension that keeps a changed record. An import
-/// must not take such an extension for a record of the transcript, and a transcript may itself
-/// hold extensions of kind `revised`, so the kind does not distinguish them.
+/// A bit in the first byte of the digest of an extension that keeps a changed record. An import must not match such an
+/// extension with a record of the transcript, and a transcript may itself contain extensions of kind `revised`, so the
+/// kind does not distinguish them.
 const REVISED: u8 = 0x80;
 
 /// Makes digests.
@@ -38,7 +38,7 @@ impl Digests {
         digest
     }
 
-    /// Returns the digest of an extension that keeps how the message `seq` came back.
+    /// Returns the digest of the extension that keeps a changed record of the message `seq`.
     pub(super) fn revised(&self, seq: u32, record: &RecordDigest) -> RecordDigest {
         let mut digest = self.hash(&[&seq.to_le_bytes(), record]);
         digest[0] |= REVISED;
@@ -74,8 +74,7 @@ fn visit(
     })
 }
 
-/// Returns how many messages a stored session and a new one share if one is a prefix of the
-/// other.
+/// Returns the number of messages that a stored and a new session share, if one is a prefix of the other.
 pub(super) fn common_prefix(
     read: &dyn StoreRead,
     session: SessionKey,
@@ -106,7 +105,7 @@ pub(super) fn common_prefix(
     Ok((!differs).then_some(common))
 }
 
-/// Makes an id from a file's name and a record's key; `taken` says which are in use.
+/// Returns an id made from the name of a file and the key of a record; `taken` is true for ids in use.
 pub(super) fn made_id(
     file_stem: &str,
     key: &str,
@@ -119,7 +118,8 @@ pub(super) fn made_id(
     free_id(&base, 1, taken)
 }
 
-/// Makes the id of a session whose own id another one has: the same with a number; `taken` says which are in use.
+/// Returns an id for a session whose own id belongs to another session: its id with a number; `taken` is true for ids
+/// in use.
 pub(super) fn next_id(
     own: &SessionId,
     taken: &mut dyn FnMut(&SessionId) -> StoreResult<bool>,
@@ -151,7 +151,7 @@ fn free_id(
     }
 }
 
-/// Returns `text` with everything but ASCII letters, digits, `.`, `_` and `-` as single dashes.
+/// Replaces each run of characters other than ASCII letters, digits, `.`, `_` and `-` by a dash.
 pub(super) fn harmless(text: &str) -> String {
     let mut made = String::new();
     for c in text.chars() {

@@ -1,9 +1,9 @@
 //! mini-swe-agent: a list of messages, or a document `{info, messages, trajectory_format,
 //! instance_id}`.
 //!
-//! The run is one loop: the first messages of the user are the task, the later ones are what the
-//! commands in the answers gave back, and belong to the turn of their answer. Version 2 calls tools;
-//! with the Responses API an answer is a list of items.
+//! The run is one loop: the first messages of the user are the task, the later ones are the outputs of the
+//! commands in the answers, and belong to the turn of their answer. Version 2 calls tools; with the
+//! Responses API an answer is a list of items.
 
 mod message;
 
@@ -136,9 +136,12 @@ impl RunsReader<'_> {
         match document.map(|fields| fields.object("info")) {
             Some(info) => {
                 transcript.ended_as(status(info.text("exit_status").or(exit)));
-                let mut spent = None;
-                add_cost(&mut spent, info.object("model_stats").get("instance_cost"));
-                transcript.spent(spent);
+                let mut set_usage = None;
+                add_cost(
+                    &mut set_usage,
+                    info.object("model_stats").get("instance_cost"),
+                );
+                transcript.set_usage(set_usage);
             }
             // The list is written when the run is over.
             None => transcript.ended_as(Some(LoopStatus::Completed)),
@@ -148,7 +151,7 @@ impl RunsReader<'_> {
     }
 }
 
-/// How the run ended; `None`: it may go on.
+/// Returns the status for an exit status of a run; `None` if the run may continue.
 fn status(exit: Option<String>) -> Option<LoopStatus> {
     match exit?.as_str() {
         "Submitted" | "submitted" => Some(LoopStatus::Completed),

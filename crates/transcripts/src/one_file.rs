@@ -1,4 +1,4 @@
-//! One transcript: one transaction, in which its file is kept too.
+//! Imports one transcript in one transaction, which also stores its file.
 
 use std::thread;
 
@@ -52,7 +52,7 @@ pub fn import_source(
     import_and_keep(store, importer, source, None, &options)
 }
 
-/// Imports one transcript in one transaction, and keeps its file if that is wanted.
+/// Imports one transcript in one transaction, and stores its file if the options ask for it.
 pub(super) fn import_and_keep(
     store: &dyn SessionStore,
     importer: &dyn Importer,
@@ -123,7 +123,7 @@ pub(super) fn import_and_keep(
     }
 }
 
-/// Reads a transcript that is not being read yet.
+/// Reads a transcript that no thread reads ahead.
 fn read_here(
     importer: &dyn Importer,
     source: &mut Source<'_>,
@@ -136,7 +136,7 @@ fn read_here(
     sink.finish()
 }
 
-/// Keeps the file for its sessions.
+/// Stores the file for its sessions.
 fn keep(
     write: &mut dyn StoreWrite,
     source: &mut Source<'_>,
@@ -149,7 +149,7 @@ fn keep(
         sessions.extend(write.session(id)?.map(|row| row.key));
     }
     for session in &sessions {
-        // The file holds what was taken out of the session.
+        // The file contains the texts that were redacted in the session.
         if write.flags(*session)?.redacts {
             return Ok(());
         }

@@ -1,10 +1,9 @@
-//! Chats as OpenAI's API has them: lists of runs as tau-bench writes them
-//! (`{task_id, trial, reward, info, traj}`), a list of messages, an object with `messages`, or one
-//! of these a line.
+//! Chats in the form of OpenAI's API: lists of runs as tau-bench writes them (`{task_id, trial, reward, info, traj}`),
+//! a list of messages, an object with `messages`, or one of these per line.
 //!
-//! A chat has no ids of its own: a run is known by `task_id` and `trial`, else by its place in the
-//! file. A loop is a user message and everything until the next. Fields of a message without a
-//! place in the model are kept in its extra field `source`.
+//! A chat has no id: a run is identified by `task_id` and `trial`, else by its index in the file. A loop is a user
+//! message and everything until the next. Fields of a message without a place in the model are kept in its extra field
+//! `source`.
 
 pub(super) mod message;
 
@@ -67,7 +66,7 @@ fn is_chat(outline: &KeyOutline, at: &str) -> bool {
     run || chat && !is_others(outline, at)
 }
 
-/// True if the object at `at` has a field by which other formats are known.
+/// True if the object at `at` has a field that identifies another format.
 pub(super) fn is_others(outline: &KeyOutline, at: &str) -> bool {
     const OTHERS: [&str; 12] = [
         "agent",
@@ -203,8 +202,8 @@ fn record(text: &str) -> Result<Json, String> {
     }
 }
 
-/// The fields of a run besides its messages, and why some of them are lost. Those that would stand
-/// for something of the session's own go below `source`.
+/// Returns the fields of a run other than its messages, and the reasons why some are lost. Fields with the name of a
+/// field of the session are kept below `source`.
 pub(super) fn run_extra(fields: &Fields<'_>) -> (Extra, Vec<String>) {
     const TAKEN: [&str; 9] = [
         "agent_id",

@@ -1,11 +1,11 @@
-//! OpenCode: one document a session (`opencode export`), `{info, messages: [{info, parts}]}`; or the file or folder
+//! OpenCode: one document per session (`opencode export`), `{info, messages: [{info, parts}]}`; or the file or folder
 //! in which OpenCode keeps its sessions ([`stored`]).
 //!
-//! A message of the user begins a loop, an assistant message is one model call. A tool part holds
-//! call and result in one: it becomes a call block and a tool result message. The first loop of a
-//! session has the session's id, so that a `task` call can name the loop that it started. A message
-//! with `summary` set is a compaction, which keeps what stands from `tail_start_id` of its request on. `info.revert`
-//! names the message, or the part of one, from which on all was taken back, until the next prompt removes it.
+//! A message of the user begins a loop; an assistant message is one model call. A tool part contains a call and its
+//! result: it becomes a call block and a tool result message. The first loop of a session has the session's id, so that
+//! a `task` call can refer to the loop that it started. A message with `summary` set is a compaction, which keeps the
+//! messages from the `tail_start_id` of its request on. `info.revert` names the message, or the part of one, from which
+//! on everything was reverted, until the next prompt removes it.
 
 mod cleared;
 mod database;
@@ -21,10 +21,10 @@ use std::path::Path;
 use loopstore::model::{ChildLoopRef, Extra, Json, LoopStatus, Message, SessionId, Time};
 use serde_json::value::RawValue;
 
-use self::cleared::{Cleared, ClearedResult, Uncleared};
+use self::cleared::{Cleared, ClearedResult, OriginalParts};
 use self::database::OpencodeFile;
 use self::order::in_order;
-use self::parts::{Called, OpencodeAnswer, answer, steps, user};
+use self::parts::{OpencodeAnswer, ToolPart, answer, steps, user};
 use super::authors::by_harness;
 use super::extension::extension;
 use super::fields::{Fields, list};
@@ -39,7 +39,7 @@ use super::{
     holds_conversation, unread,
 };
 
-/// The name of the format, for compactions and agents too.
+/// The name of the format, also used for compactions and agents.
 const TOOL: &str = "opencode";
 
 /// Reads OpenCode's exports.
@@ -89,20 +89,20 @@ impl Importer for OpenCode {
     }
 }
 
-/// True if a file describes a session of the folder that it lies in.
+/// True if a file describes a session of the folder that contains the file.
 fn is_stored(path: &Path, outline: &KeyOutline) -> bool {
     let has = |keys: &[&str]| keys.iter().all(|key| outline.has(key));
     stored::is_session(path) && has(&["id", "time.created"]) && !outline.has("messages")
 }
 
-/// True if a file holds nothing but what a session is.
+/// True if a file contains only the description of a session.
 fn is_bare_session(source: &mut Source<'_>) -> Result<bool, ImportError> {
     let failed = unread(source.path);
     let outline = KeyOutline::of(source.reader.fill_buf().map_err(failed)?);
     Ok(is_stored(source.path, &outline))
 }
 
-/// Reads a document that was put together.
+/// Reads a document that was assembled from the files of a session.
 fn whole(text: &str, nth: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let fields = Fields::parse(text).map_err(ImportError::NoTranscript)?;
     let document = JsonDocument {
@@ -122,7 +122,7 @@ fn is_export(outline: &KeyOutline, at: &str) -> bool {
     has_parts || described && !has("session_id")
 }
 
-/// Reads one document, and returns whether there was a conversation in it.
+/// Reads one document. Returns true if it contains a conversation.
 fn export(document: JsonDocument<'_>, nth: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let JsonDocument {
         text: json,
@@ -164,20 +164,20 @@ fn export(document: JsonDocument<'_>, nth: u64, sink: &mut dyn Sink) -> Result<b
         }
     }
     let kept = back.map_or(u64::MAX, |(nth, ..)| nth);
-    let gone = export.cleared.behind(kept);
+    let gone = export.cleared.after(kept);
     export.clear(gone)?;
     if let (Some(revert), Some((_, at, after))) = (revert, back) {
         export.revert(&revert, &messages[..=at], after)?;
     }
-    let others = export.cleared.others(kept);
-    export.clear(others)?;
+    let rest = export.cleared.rest(kept);
+    export.clear(rest)?;
     export.transcript.finish()
 }
 
-/// From where on a session was taken back.
+/// The point from which on a session was reverted.
 struct Revert {
     message: String,
-    /// The first part of the message that goes; none: all do.
+    /// The first reverted part of the message; `None` if the whole message was reverted.
     part: Option<String>,
 }
 
@@ -190,12 +190,12 @@ impl Revert {
         })
     }
 
-    /// True if it names this message.
+    /// True if the revert begins at this message.
     fn is_of(&self, message: &RawValue) -> bool {
         info_of(message).text("id").as_ref() == Some(&self.message)
     }
 
-    /// The number of parts of the message that stay.
+    /// Returns the number of parts of the message that stay.
     fn kept(&self, parts: &[&RawValue]) -> usize {
         let is_first = |raw: &&RawValue| {
             let part = Fields::parse(raw.get()).unwrap_or_default();
@@ -205,7 +205,7 @@ impl Revert {
     }
 }
 
-/// Returns what a message says of itself.
+/// Returns the `info` fields of a message.
 fn info_of(message: &RawValue) -> Fields<'_> {
     let fields = Fields::parse(message.get()).unwrap_or_default();
     match fields.get("info") {
@@ -214,7 +214,7 @@ fn info_of(message: &RawValue) -> Fields<'_> {
     }
 }
 
-/// The id that a document without one of its own has by its messages.
+/// Returns an id derived from the messages, for a document without an id.
 fn id_of_messages(messages: &[&RawValue]) -> Option<String> {
     let id = |raw: &&RawValue| info_of(raw).text("sessionID");
     messages.iter().find_map(id)
@@ -265,13 +265,13 @@ fn head(
     })
 }
 
-/// One document on its way.
+/// A document that is being imported.
 struct Export<'a> {
     session: Option<SessionId>,
     is_first: bool,
     nth: u64,
     transcript: TranscriptBuilder<'a>,
-    /// The messages by their ids.
+    /// The position of each message, by id.
     tree: EntryTree,
     entries: usize,
     /// The first message that a compaction keeps, by the id of its request.
@@ -279,7 +279,7 @@ struct Export<'a> {
     cleared: Cleared,
 }
 
-/// A message in its pieces.
+/// A message, taken apart.
 struct MessageParts<'a> {
     info: Fields<'a>,
     role: String,
@@ -307,7 +307,7 @@ impl<'a> MessageParts<'a> {
     }
 }
 
-/// What came of a message: the reason why it could not be used, or nothing.
+/// The result of a message: `Err` with the reason if it could not be used.
 type Used = Result<Result<(), String>, ImportError>;
 
 impl Export<'_> {
@@ -320,7 +320,7 @@ impl Export<'_> {
             Ok(message) => message,
             Err(reason) => return Ok(Err(reason)),
         };
-        let uncleared = Uncleared::of(&message.parts);
+        let uncleared = OriginalParts::of(&message.parts);
         let parts = uncleared.parts();
         let info = message.info;
         match message.role.as_str() {
@@ -359,7 +359,7 @@ impl Export<'_> {
         let first = self.session.as_ref().filter(|_| self.is_first);
         let name = first.map(|id| id.as_str().to_owned());
         self.is_first = false;
-        // It is written anew while the agent works: as the loop's it may follow the newest export.
+        // The summary is rewritten while the agent works; as a field of the loop, a later export updates it.
         let summary = info.get("summary").and_then(|summary| json(summary).ok());
         let metadata = summary
             .and_then(|summary| Json::parse(&format!("{{\"summary\":{}}}", summary.as_str())).ok());
@@ -376,13 +376,13 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// Notes the first message of a record: it was emitted last.
+    /// Records the first message of a record, which was emitted last.
     fn added(&mut self, id: Option<String>) {
         self.tree.add(id, None, self.transcript.last_turn());
         self.entries += 1;
     }
 
-    /// Notes one more message of a record.
+    /// Records another message of a record.
     fn added_more(&mut self) {
         let entry = self.entries.checked_sub(1);
         if let Some((entry, at)) = entry.zip(self.transcript.last_turn()) {
@@ -390,7 +390,7 @@ impl Export<'_> {
         }
     }
 
-    /// Tells that results are empty.
+    /// Emits that results were cleared.
     fn clear(&mut self, results: Vec<ClearedResult>) -> Result<(), ImportError> {
         let Some(first) = results.first() else {
             return Ok(());
@@ -404,8 +404,8 @@ impl Export<'_> {
         self.transcript.compaction(TOOL, effect, record)
     }
 
-    /// Goes back to before a message, the last of `messages`, or into it: what stays of its turn is said once more,
-    /// since a branch begins with a whole turn. `after`: the turn before the message.
+    /// Returns to the point before a message (the last of `messages`) or within it. The part of the turn that stays is
+    /// emitted again, since a branch begins with a whole turn. `after` is the turn before the message.
     fn revert(
         &mut self,
         revert: &Revert,
@@ -439,7 +439,7 @@ impl Export<'_> {
         }
     }
 
-    /// Emits the last prompt once more.
+    /// Emits the last prompt again.
     fn repeat_prompt(&mut self, messages: &[&RawValue]) -> Result<(), ImportError> {
         let read = messages.iter().rev().map(|raw| MessageParts::read(raw));
         let mut prompts = read.flatten().filter(|message| message.role == "user");
@@ -457,7 +457,7 @@ impl Export<'_> {
             .unwrap_or_else(|| format!("message-{}", self.nth));
         let status = error_status(&info);
         let unfinished = millis(&info.object("time"), "completed").is_none();
-        let goes_on = info
+        let expect_more = info
             .text("finish")
             .map_or(unfinished, |word| word == "tool-calls");
         let steps = steps(parts);
@@ -471,8 +471,8 @@ impl Export<'_> {
                 0 => self.added(info.text("id")),
                 _ => self.added_more(),
             }
-            if goes_on {
-                self.transcript.goes_on();
+            if expect_more {
+                self.transcript.expect_more();
             }
             for called in called {
                 self.called(called)?;
@@ -482,7 +482,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    fn called(&mut self, called: Called) -> Result<(), ImportError> {
+    fn called(&mut self, called: ToolPart) -> Result<(), ImportError> {
         if let Some(child) = called.child {
             let child = ChildLoopRef {
                 tool_call_id: Some(called.id.clone()),
@@ -517,7 +517,7 @@ impl Export<'_> {
             .into_iter()
             .flat_map(Message::texts)
             .collect();
-        // One that failed, or that is still being written, stands for nothing.
+        // A summary that failed or is still being written replaces nothing.
         let is_done = completed.is_some() || info.get("finish").is_some();
         if texts.is_empty() || !is_done || error_status(&info).is_some() {
             let raw = raw_of(&info, parts, true);
@@ -553,7 +553,7 @@ impl Export<'_> {
     }
 }
 
-/// A message whose `info` fields are beside its parts.
+/// Returns the fields of a message whose `info` fields are next to its parts.
 fn object_without_parts(raw: &RawValue) -> Fields<'_> {
     let mut fields = Fields::parse(raw.get()).unwrap_or_default();
     fields.take("parts");
@@ -569,13 +569,13 @@ fn is_kind(part: &RawValue, kind: &str) -> bool {
     fields.text("type").as_deref() == Some(kind)
 }
 
-/// Returns the end of a loop whose answer has an error.
+/// Returns the status of a loop whose answer has an error.
 fn error_status(info: &Fields<'_>) -> Option<LoopStatus> {
     let error = info.read::<Json>("error");
     error.map(|_| LoopStatus::Aborted)
 }
 
-/// What a later export is compared by: the id and the parts, of an answer `info` too.
+/// Returns the text by which a later export is compared: the id and the parts, and `info` of an answer.
 fn raw_of(info: &Fields<'_>, parts: &[&RawValue], with_info: bool) -> String {
     let mut raw = match with_info {
         true => info.to_text(),

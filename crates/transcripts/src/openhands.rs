@@ -1,12 +1,11 @@
 //! OpenHands: logs of model calls, and the events of its SDK.
 //!
-//! A log is one document a call, `{messages, response, cost, …}`, and the messages of each extend
-//! those of the one before: the series of files is the session. Its name stands nowhere, so it is
-//! known by what it holds. Messages are compared by what they say: an answer comes back in another
-//! form with the next call. A model without tool calls of its own is shown them as text; then
-//! `raw_messages` has what the agent said.
+//! A log is one document per call, `{messages, response, cost, …}`, and its messages extend those of the log before it:
+//! the series of files is the session. The logs contain no session id, so the session is identified by its content.
+//! Messages are compared by their content, since an answer has another form in the log of the next call. A model
+//! without native tool calls gets them as text; `raw_messages` then has the agent's original messages.
 //!
-//! Events ([`events`]) are one session a file.
+//! Events ([`events`]) are one session per file.
 
 mod canonical;
 mod condensed;
@@ -45,7 +44,7 @@ impl Importer for OpenHands {
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
         let outline = KeyOutline::of(head);
-        // One line that cannot be read must not hide what the others are.
+        // A line that cannot be read must not hide the format of the others.
         let mut lines = head.split(|byte| *byte == b'\n').take(20);
         is_log(&outline)
             || is_event(&outline, "[].")
@@ -54,9 +53,9 @@ impl Importer for OpenHands {
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {
-        let any = match begins(source)? {
-            Begins::Events => events::import(source, sink)?,
-            Begins::Log => logs(source, sink)?,
+        let any = match content_kind(source)? {
+            ContentKind::Events => events::import(source, sink)?,
+            ContentKind::Log => logs(source, sink)?,
         };
         holds_conversation(any)
     }
@@ -81,19 +80,23 @@ fn is_event(outline: &KeyOutline, at: &str) -> bool {
         && !has("messages")
 }
 
-enum Begins {
+enum ContentKind {
     Log,
     Events,
 }
 
-fn begins(source: &mut Source<'_>) -> Result<Begins, ImportError> {
+fn content_kind(source: &mut Source<'_>) -> Result<ContentKind, ImportError> {
     let failed = unread(source.path);
     source.reader.rewind().map_err(failed)?;
     let outline = KeyOutline::of(BufRead::fill_buf(&mut *source.reader).map_err(failed)?);
     let is_log = ["messages", "input", "role", "[].messages", "[].role"]
         .iter()
         .any(|key| outline.has(key));
-    Ok(if is_log { Begins::Log } else { Begins::Events })
+    Ok(if is_log {
+        ContentKind::Log
+    } else {
+        ContentKind::Events
+    })
 }
 
 /// Reads the logs of a file: one document, several, or bare messages.
@@ -129,7 +132,7 @@ fn logs(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportErro
     Ok(any)
 }
 
-/// Reads one model call with all that was said before, and returns whether there was anything.
+/// Reads one model call with all messages before it. Returns true if there were any.
 fn log(text: &str, line: u64, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let mut fields = match Fields::parse(text) {
         Ok(fields) => fields,
@@ -241,7 +244,7 @@ impl EventImport<'_> {
         }
     }
 
-    /// Takes the answer of the call.
+    /// Reads the response of the call.
     fn response(&mut self, call: &Fields<'_>) -> Result<(), ImportError> {
         let mut response = call.object("response");
         let choice = response.get("choices").and_then(list);
@@ -280,7 +283,7 @@ impl EventImport<'_> {
         self.message(message, &raw)
     }
 
-    /// A call without an answer: what is there of it becomes an extension, unless there is nothing.
+    /// Keeps a call without an answer as an extension, unless nothing of it is left.
     fn failed(&mut self, call: &Fields<'_>) -> Result<(), ImportError> {
         let mut call_alone = rest(call);
         for key in ["timestamp", "latency_sec", "cost"] {
@@ -299,7 +302,7 @@ impl EventImport<'_> {
     }
 }
 
-/// The answer of a response that is a list of items.
+/// Reads a response that is a list of items as one answer.
 fn items(response: &Fields<'_>) -> Option<(AgentMessage, String)> {
     let output = some(response.get("output")).and_then(list)?;
     let (mut content, mut sources, mut raws) = (Vec::new(), Vec::new(), Vec::new());
@@ -316,7 +319,7 @@ fn items(response: &Fields<'_>) -> Option<(AgentMessage, String)> {
     (!raws.is_empty()).then(|| (answer(content, sources), raws.join("\n")))
 }
 
-/// True if a message in the user's name is a tool's result.
+/// True if a message of the user is the result of a tool.
 fn is_result(message: &AgentMessage) -> bool {
     let of_user = message.message().filter(|_| message.role() == Role::User);
     let first = of_user.and_then(|message| message.texts().next());

@@ -8,14 +8,14 @@ use loopstore::tokens::TokenCounter;
 
 use super::matching::RecordDigest;
 
-/// A message, in its stored form if the reader had no reason to think that it is known already.
+/// A message, already in its stored form unless the reader expects it to be stored.
 pub(super) enum PendingMessage {
     Plain(Box<AgentMessage>),
     Encoded(Box<EncodedMessage>),
 }
 
 impl PendingMessage {
-    /// Makes the stored form.
+    /// Returns the message in its stored form.
     pub(super) fn encoded(
         message: AgentMessage,
         origin: RecordDigest,
@@ -29,48 +29,48 @@ impl PendingMessage {
     pub(super) fn role(&self) -> Role {
         match self {
             Self::Plain(message) => message.role(),
-            Self::Encoded(ready) => ready.role(),
+            Self::Encoded(message) => message.role(),
         }
     }
 
     pub(super) fn author(&self) -> Author {
         match self {
             Self::Plain(message) => message.author(),
-            Self::Encoded(ready) => ready.author(),
+            Self::Encoded(message) => message.author(),
         }
     }
 
-    /// Returns the turn that the source put it in.
+    /// Returns the index of the turn, if the source gives one.
     pub(super) fn turn_index(&self) -> Option<i64> {
         match self {
             Self::Plain(message) => message.turn_index(),
-            Self::Encoded(ready) => ready.turn_index(),
+            Self::Encoded(message) => message.turn_index(),
         }
     }
 
-    /// Returns milliseconds since the epoch.
+    /// Returns the time of the message in milliseconds since the epoch.
     pub(super) fn created_at(&self) -> Option<i64> {
         match self {
             Self::Plain(message) => message.message().and_then(Message::timestamp),
-            Self::Encoded(ready) => ready.created_at(),
+            Self::Encoded(message) => message.created_at(),
         }
     }
 
     pub(super) fn into_message(self) -> StoreResult<AgentMessage> {
         match self {
             Self::Plain(message) => Ok(*message),
-            Self::Encoded(ready) => ready.into_message(),
+            Self::Encoded(message) => message.into_message(),
         }
     }
 
     /// Returns the stored form, made from a record with this digest.
-    pub(super) fn into_ready(
+    pub(super) fn into_encoded(
         self,
         origin: RecordDigest,
         counter: &dyn TokenCounter,
     ) -> StoreResult<EncodedMessage> {
         match self {
-            Self::Encoded(ready) => Ok(*ready),
+            Self::Encoded(message) => Ok(*message),
             Self::Plain(message) => {
                 let new = NewMessage {
                     message: *message,

@@ -1,8 +1,8 @@
-//! phi-core's session documents, which are also loopstore's interchange form: one session a file,
-//! or a list of sessions, or one a line.
+//! phi-core's session documents, which are also loopstore's interchange form: one session per file, a list of sessions,
+//! or one per line.
 //!
-//! Loops come parents first. What cannot be read is left out and reported: a message, a loop, or,
-//! of a session or loop, the field alone, whose value is kept in its extra field `unreadable`.
+//! Parent loops come first. A message or a loop that cannot be read is left out and reported. Of a session or a loop,
+//! only the unreadable field is left out; its value is kept in the extra field `unreadable`.
 
 mod lenient;
 mod order;
@@ -69,7 +69,7 @@ fn is_session(outline: &KeyOutline, at: &str) -> bool {
         || KEYS.iter().filter(|key| has(key)).count() >= 3
 }
 
-/// Imports one document and says whether there was a session in it.
+/// Imports one document. Returns true if it contains a session.
 fn import_piece(piece: StreamItem, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let read = piece.text.map_err(str::to_owned);
     let text = match &read {
@@ -162,7 +162,7 @@ impl<'a> PhiTranscript<'a, '_> {
         Ok(())
     }
 
-    /// Reads which loops there are; of two with one id the one with more messages.
+    /// Returns the loops of the document; of two loops with one id, the one with more messages.
     fn distinct(&mut self, raw: Vec<&'a RawValue>) -> Vec<RawLoop<'a>> {
         let mut loops: Vec<RawLoop<'a>> = Vec::new();
         let mut known: HashMap<LoopId, usize> = HashMap::new();

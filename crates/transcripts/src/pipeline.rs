@@ -1,6 +1,5 @@
-//! ReaderThread ahead of the writer: a transcript is parsed on a thread of its own, which also makes the
-//! stored form of its messages, so that the writer is left with the rows. What the writer gets, and in
-//! which order, does not depend on how far ahead the reader is.
+//! A reader thread ahead of the writer: it parses a transcript and encodes its messages, so that the writer only writes
+//! rows. The calls that the writer receives and their order do not depend on how far ahead the reader is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +15,12 @@ use super::matching::{Digests, RecordDigest};
 use super::pending::PendingMessage;
 use super::{FoundCompaction, ImportError, SessionHead, Sink};
 
-/// A batch is handed over when it holds this much of records, in bytes …
+/// A batch is passed on when its records reach this many bytes …
 const BATCH_BYTES: usize = 128 << 10;
-/// … or so many of them.
+/// … or this number of calls.
 const BATCH_CALLS: usize = 64;
-/// Batches that wait for the writer at most: little memory, however large the transcript, and enough to
-/// go on with while it waits for the disk.
+/// The maximum number of batches that wait for the writer: little memory for any transcript, and enough work while the
+/// writer waits for the disk.
 const WAITING: usize = 16;
 
 /// One call of a sink.
@@ -36,12 +35,12 @@ pub(super) enum SinkCall {
     Note(String),
 }
 
-/// A sink that takes messages whose digests are made.
+/// A sink that accepts messages whose digests were computed.
 pub(super) trait EncodedSink: Sink {
-    /// Takes a sentence about a message that was completed.
+    /// Receives a note about a message that was completed.
     fn note(&mut self, _note: String) {}
 
-    /// Takes a message whose record has this digest and so many bytes.
+    /// Receives a message whose record has this digest and this many bytes.
     fn encoded(
         &mut self,
         loop_id: LoopId,
@@ -77,12 +76,12 @@ impl SinkCall {
     }
 }
 
-/// PendingMessage by the writer when stored encoder are not worth making: the session is known, or redacted.
+/// Set by the writer when encoding ahead is wasted: the session is stored already, or redacted.
 #[derive(Clone, Default)]
 pub(super) struct SkipEncoding(Arc<AtomicBool>);
 
 impl SkipEncoding {
-    /// One that is set from the beginning.
+    /// Returns a flag that is set from the beginning.
     pub(super) fn always() -> Self {
         let skip = Self::default();
         skip.set();
@@ -98,7 +97,7 @@ impl SkipEncoding {
     }
 }
 
-/// The state that a reader thread needs to make digests and encoded messages.
+/// The state that a reader thread needs to compute digests and encode messages.
 #[derive(Clone)]
 pub(super) struct Encoder<'a> {
     pub(super) digests: Digests,
@@ -113,7 +112,7 @@ pub(super) struct ReaderThread<'scope> {
 }
 
 impl<'scope> ReaderThread<'scope> {
-    /// Begins to run `read`.
+    /// Starts a thread that runs `read`.
     pub(super) fn start(
         scope: &'scope Scope<'scope, '_>,
         encoder: Encoder<'scope>,
@@ -128,7 +127,7 @@ impl<'scope> ReaderThread<'scope> {
         Self { calls, reader }
     }
 
-    /// Passes everything read to `sink` on this thread, in order.
+    /// Passes everything that is read to `sink` on this thread, in order.
     ///
     /// # Errors
     /// Returns the error of the sink or of the importer.
@@ -136,7 +135,7 @@ impl<'scope> ReaderThread<'scope> {
         let mut calls = self.calls.iter().flatten();
         let written = calls.try_for_each(|call| call.send_to(sink));
         drop(calls);
-        // Without this a reader that is ahead would wait for a writer that has given up.
+        // Otherwise a reader that is ahead would wait for a writer that has stopped.
         drop(self.calls);
         let read = match self.reader.join() {
             Ok(read) => read,
@@ -146,7 +145,7 @@ impl<'scope> ReaderThread<'scope> {
     }
 }
 
-/// The sink on the reader's side.
+/// The sink on the side of the reader.
 struct QueueSink<'a> {
     send: SyncSender<Vec<SinkCall>>,
     encoder: Encoder<'a>,
@@ -176,7 +175,7 @@ impl<'a> QueueSink<'a> {
     fn hand_over(&mut self) -> Result<(), ImportError> {
         self.bytes = 0;
         let batch = mem::take(&mut self.batch);
-        // The writer's own error is the one that is reported.
+        // The error of the writer itself is the one reported.
         let stopped = |_| ImportError::Refused("the writer has stopped".into());
         self.send.send(batch).map_err(stopped)
     }
@@ -218,7 +217,7 @@ impl Sink for QueueSink<'_> {
     }
 
     fn skip(&mut self, line: Option<u64>, reason: String) {
-        // A writer that has stopped is met again at the next call.
+        // If the writer has stopped, the next call returns the error.
         self.push(SinkCall::Skip(line, reason), 0).ok();
     }
 
@@ -236,7 +235,7 @@ mod tests {
 
     const MESSAGES: usize = 5_000;
 
-    /// Emits so many messages, and fails or panics at the end if it is to.
+    /// Emits this many messages, then fails or panics as `end` says.
     fn read(end: &str, sink: &mut dyn Sink) -> Result<(), ImportError> {
         let id = LoopId::new("l").unwrap();
         sink.begin_loop(LoopRecord::new(id.clone(), None))?;
@@ -252,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Notes what it gets, and refuses after so many messages.
+    /// Records its calls, and fails after a number of messages.
     struct Notes {
         seen: Vec<String>,
         most: usize,

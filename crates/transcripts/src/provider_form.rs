@@ -1,9 +1,8 @@
-//! Conversations in the form that a provider takes: `anthropic` (messages whose blocks are calls and
-//! results) and `responses` (items): a request, a list, or one message or item a line.
+//! Conversations in the form of a provider's API: `anthropic` (messages whose blocks are calls and results) and
+//! `responses` (items): a request, a list, or one message or item per line.
 //!
-//! They are read as [`provider::read`](loopstore::provider::read) reads them, one at a time, so that what
-//! is refused is left out alone, with the reason. A user message begins a loop; the items of
-//! Responses that the model put out in a row are one answer.
+//! Records are read one at a time with [`provider::read`](loopstore::provider::read), so that only a rejected record is
+//! left out, with the reason. A user message begins a loop; consecutive output items of Responses are one answer.
 
 use std::path::Path;
 
@@ -30,7 +29,8 @@ impl ProviderForm {
     /// Items of OpenAI's Responses API.
     pub const RESPONSES: Self = Self(Form::OpenAiResponses);
 
-    /// The fields of a request that hold what is said before the conversation, and the conversation.
+    /// Returns the names of the two fields of a request: the instructions before the conversation, and the
+    /// conversation.
     fn keys(self) -> (&'static str, &'static str) {
         match self.0 {
             Form::OpenAiResponses => ("instructions", "input"),
@@ -73,7 +73,7 @@ impl Importer for ProviderForm {
     }
 }
 
-/// True if a file begins as chats do, with blocks that only Anthropic has.
+/// True if a file begins like a chat and contains blocks that only Anthropic has.
 fn is_anthropic(head: &[u8]) -> bool {
     const BLOCKS: [&str; 4] = [
         "redacted_thinking",
@@ -89,7 +89,7 @@ fn is_anthropic(head: &[u8]) -> bool {
     });
     let is_request = outline.has("system") && outline.has("messages[].role");
     let is_chat = has_field(head, "role", &["tool", "function"]) || names(head, "tool_calls");
-    // Of OpenAI's compactions nothing can be read.
+    // The compactions of OpenAI are opaque.
     let is_compacted =
         has_field(head, "type", &["compaction"]) && !names(head, "encrypted_content");
     holds_messages && !is_chat && (is_request || is_compacted || has_field(head, "type", &BLOCKS))
@@ -125,12 +125,12 @@ fn is_responses(head: &[u8]) -> bool {
     is_item("input[].") || is_list && has_field(head, "type", &ITEMS)
 }
 
-/// True if a field of this name stands anywhere in the text of JSON.
+/// True if the JSON text contains a field of this name at any depth.
 fn names(head: &[u8], key: &str) -> bool {
     !fields_named(&String::from_utf8_lossy(head), key).is_empty()
 }
 
-/// True if a field of this name with one of these texts does.
+/// True if the JSON text contains a field of this name with one of these values.
 fn has_field(head: &[u8], key: &str, values: &[&str]) -> bool {
     let text = String::from_utf8_lossy(head);
     let is_one = |rest: &&str| {
@@ -141,7 +141,7 @@ fn has_field(head: &[u8], key: &str, values: &[&str]) -> bool {
     fields_named(&text, key).iter().any(is_one)
 }
 
-/// Returns what follows each field of a name. Within a string its quotes would be escaped.
+/// Returns the texts that follow each field of this name. Within a string the quotes would be escaped.
 fn fields_named<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     let quoted = format!("\"{key}\"");
     let found = text.match_indices(&quoted);
@@ -187,19 +187,19 @@ impl FormReader<'_> {
             Ok(fields) => fields,
             Err(reason) => return self.skip(line, reason),
         };
-        let Some(said) = fields.take(messages) else {
+        let Some(conversation) = fields.take(messages) else {
             let ended = self.loose.add(piece.list, (line, text.clone()));
             return self.loose_session(ended);
         };
         let mut records = Vec::new();
         if let Some(raw) = fields.take(before) {
-            let said = format!(r#"{{"{before}":{},"{messages}":[]}}"#, raw.get());
-            records.push((record(raw).0, said));
+            let instructions = format!(r#"{{"{before}":{},"{messages}":[]}}"#, raw.get());
+            records.push((record(raw).0, instructions));
         }
-        match list(said) {
+        match list(conversation) {
             Some(raw) => records.extend(raw.into_iter().map(record)),
             None => {
-                let request = format!(r#"{{"{messages}":{}}}"#, said.get());
+                let request = format!(r#"{{"{messages}":{}}}"#, conversation.get());
                 records.push((line, request));
             }
         }
@@ -248,7 +248,7 @@ impl FormReader<'_> {
 struct LooseConversation<'a> {
     form: Form,
     transcript: TranscriptBuilder<'a>,
-    /// The items of the answer that is being put out.
+    /// The items of the current answer.
     output: Vec<String>,
     /// The number of messages so far.
     taken: u64,
@@ -272,7 +272,7 @@ impl LooseConversation<'_> {
         Ok(Ok(()))
     }
 
-    /// True if a record is an item that is part of an answer.
+    /// True if a record is an item of an answer.
     fn is_output(&self, text: &str, messages: &[AgentMessage]) -> bool {
         let fields = Fields::parse(text).unwrap_or_default();
         let is_item = fields.get("type").is_some() || fields.get("role").is_some();
@@ -285,7 +285,7 @@ impl LooseConversation<'_> {
             return Ok(());
         }
         let text = format!("[{}]", std::mem::take(&mut self.output).join(","));
-        // Each of them was read alone.
+        // Each item was read alone before.
         let messages = read_str(self.form, &text).unwrap_or_default();
         self.take(messages, &text)
     }

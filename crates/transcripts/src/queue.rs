@@ -1,4 +1,4 @@
-//! The next files of an import are read while the writer is at work on one.
+//! Reads the next files of an import while the writer works on one.
 
 use std::collections::VecDeque;
 use std::io::BufReader;
@@ -13,27 +13,27 @@ use super::matching::Digests;
 use super::pipeline::{Encoder, ReaderThread, SkipEncoding};
 use super::{ImportError, Importer, Sink, Source, read_transcript, unread};
 
-/// Files that are read at once, at most …
+/// The maximum number of files read at once …
 const MAX_FILES: usize = 3;
-/// … and their bytes: an importer may hold an index of its file. One file is always read.
+/// … and of their bytes, since an importer may hold an index of its file. One file is always read.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// A file that is being read.
 pub(super) struct OpenedTranscript<'scope> {
     pub(super) reading: ReaderThread<'scope>,
     pub(super) skip_encoding: SkipEncoding,
-    /// Its parts, packed ahead; `None` if it is not kept.
+    /// The parts of the file, packed ahead; `None` if the file is not stored.
     pub(super) pieces: Option<Packing>,
     bytes: u64,
 }
 
-/// The files of an import in order, the first of which are being read.
+/// The files of an import in order; the first ones are being read.
 pub(super) struct FileQueue<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     encoder: Encoder<'scope>,
     options: &'scope ImportOptions,
     waiting: std::slice::Iter<'scope, Transcript<'scope>>,
-    /// `None`: a file that is not read ahead.
+    /// `None` stands for a file that is not read ahead.
     open: VecDeque<Option<OpenedTranscript<'scope>>>,
 }
 
@@ -59,8 +59,8 @@ impl<'scope, 'env> FileQueue<'scope, 'env> {
         }
     }
 
-    /// Returns the next file, and begins to read some of those after it. `None` for one that the
-    /// writer must read itself.
+    /// Returns the next file, and begins to read files after it. Returns `None` for a file that the writer must read
+    /// itself.
     pub(super) fn next(&mut self) -> Option<OpenedTranscript<'scope>> {
         while let Some(file) = self.waiting.as_slice().first()
             && self.has_room(file)
@@ -94,7 +94,7 @@ impl<'scope, 'env> FileQueue<'scope, 'env> {
         let reading = ReaderThread::start(self.scope, encoder, |sink| read(file, sink));
         let stop = skip_encoding.clone();
         let keeps = self.options.keeps_files() && !self.options.redact;
-        // A file that cannot be opened is reported by whoever reads it.
+        // The reader of a file reports that it cannot be opened.
         let pieces = keeps.then(|| Packing::start(self.scope, &file.path, move || stop.is_set()));
         Some(OpenedTranscript {
             reading,

@@ -1,4 +1,4 @@
-//! The records of a file of JSON Lines: one after the other, or again where an earlier pass found them.
+//! Reads the records of a JSON Lines file, in order or at the locations that an earlier pass found.
 
 use std::io::SeekFrom;
 use std::path::Path;
@@ -11,12 +11,12 @@ use super::{ImportError, ReadSeek, unread};
 pub(super) enum RecordLine<'a> {
     /// An object, with its text.
     Record(&'a str, Fields<'a>),
-    /// Something else.
+    /// A line that is not an object.
     Bad {
-        /// The reason why the line is no record.
+        /// The reason why the line is not a record.
         reason: String,
-        /// What there is of it, to be kept. Empty if it is too long, or if the file ends within it: the
-        /// writer may not be done with the last line, and kept now, it would come again whole.
+        /// The bytes to keep. Empty if the line is too long, or if the file ends within it: the writer may not have
+        /// finished the last line, and if it were kept now, the next import would add it again, whole.
         kept: &'a [u8],
     },
 }
@@ -28,7 +28,7 @@ pub(super) struct RecordStream<'a> {
 }
 
 impl<'a> RecordStream<'a> {
-    /// Begins at the start of the file.
+    /// Returns a stream at the start of the file.
     pub(super) fn new(path: &'a Path, reader: &'a mut dyn ReadSeek) -> Result<Self, ImportError> {
         let lines = ValueReader::new(reader).map_err(unread(path))?;
         Ok(Self { path, lines })
@@ -56,7 +56,7 @@ impl<'a> RecordStream<'a> {
     }
 }
 
-/// Reads records where an earlier pass found them.
+/// Reads records at the locations that an earlier pass found.
 pub(super) struct RecordReader<'a> {
     path: &'a Path,
     reader: &'a mut dyn ReadSeek,
@@ -65,7 +65,7 @@ pub(super) struct RecordReader<'a> {
 }
 
 impl<'a> RecordReader<'a> {
-    /// Begins at the start of the file.
+    /// Returns a reader at the start of the file.
     pub(super) fn new(path: &'a Path, reader: &'a mut dyn ReadSeek) -> Result<Self, ImportError> {
         reader.seek(SeekFrom::Start(0)).map_err(unread(path))?;
         Ok(Self {
@@ -82,7 +82,7 @@ impl<'a> RecordReader<'a> {
         Ok(bytes)
     }
 
-    /// Reads one record behind what is in `bytes`.
+    /// Reads one record and appends its bytes to `bytes`.
     pub(super) fn read(
         &mut self,
         location: SourceLocation,

@@ -167,7 +167,7 @@ impl ImportReport {
         }
     }
 
-    /// Notes a named path that could not be imported.
+    /// Records a named path that could not be imported.
     pub(super) fn fail(&mut self, path: &Path, error: &ImportError) {
         let reason = match error {
             // The file is named beside the reason.

@@ -1,8 +1,6 @@
-//! Items of OpenAI's Responses API: what the user said, what the model put out, what tools gave
-//! back.
+//! Items of OpenAI's Responses API: messages of the user, output of the model, results of tools.
 //!
-//! One answer of the model is several items in a row (reasoning, calls, a message): they are joined
-//! to one message.
+//! One answer of the model is several items in a row (reasoning, calls, a message). They are joined to one message.
 
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, Text, Thinking, ToolCall,
@@ -20,11 +18,11 @@ use super::values::{
 pub(super) enum ResponseItem {
     /// A message of the user.
     Prompt(AgentMessage),
-    /// Part of an answer, with what the item says besides.
+    /// A part of an answer, with the other fields of the item.
     Output(Vec<Content>, Extra),
     /// The result of a tool.
     Result(AgentMessage),
-    /// What no model answers to: instructions, and items of types that are not known.
+    /// An item that no model answers: instructions, and items of unknown types.
     Extension(AgentMessage),
 }
 
@@ -62,7 +60,7 @@ pub(super) fn item(raw: &RawValue) -> Result<ResponseItem, String> {
     }
 }
 
-/// Joins what the model put out.
+/// Joins the output items of one answer.
 pub(super) fn answer(content: Vec<Content>, sources: Vec<Extra>) -> AgentMessage {
     let message = AssistantMessage {
         content,
@@ -130,7 +128,7 @@ fn blocks(content: Option<&RawValue>) -> Result<Vec<Content>, String> {
     }
 }
 
-/// An empty text is what providers refuse.
+/// Returns a text block; none for an empty text, which providers reject.
 fn nonempty_text(text: String) -> Vec<Content> {
     match text.is_empty() {
         true => Vec::new(),

@@ -1,5 +1,5 @@
-//! Messages that come back changed: kept beside the sealed ones, written over the open turn. An
-//! answer that only grew gets its rest behind it.
+//! Messages that differ from their stored version. A changed message of a sealed turn is kept in an extension; one of
+//! the open turn is replaced. If an answer only grew, the rest is appended as an answer of its own.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use super::matching::{RecordDigest, is_revised};
 use super::writer::StoreSink;
 
 impl StoreSink<'_> {
-    /// Keeps a message that is another state of a stored one.
+    /// Handles a message that is another state of a stored one.
     pub(super) fn changed(
         &mut self,
         at: usize,
@@ -75,11 +75,11 @@ impl StoreSink<'_> {
         Ok(is_in_flight || newest_loop(&*self.write, row.session)? == Some(key))
     }
 
-    /// Returns what an answer of the last turn has grown by, as an answer of its own.
+    /// Returns the part by which an answer of the last turn has grown, as an answer of its own.
     ///
-    /// Some tools write an answer block by block, so a transcript can end within one. What came
-    /// in then looks complete and is sealed, but calls that follow are no revision: without them
-    /// their results would have no call.
+    /// Some tools write an answer block by block, so a transcript can end within one. The part that was imported then
+    /// looks complete and is sealed, but calls that follow are not a revision: without them their results would have no
+    /// call.
     fn rest(
         &self,
         key: LoopKey,
@@ -119,15 +119,15 @@ impl StoreSink<'_> {
         let mut message = new.clone();
         if let Some(Message::Assistant(part)) = message.message_mut() {
             part.content = rest.to_vec();
-            // The first tokens of the call are with an earlier part.
+            // The first tokens of the call were counted with an earlier part.
             let usage = part.usage.take();
             part.usage = usage.and_then(|usage| usage_beyond(usage, &counted));
         }
         Ok(Some(message))
     }
 
-    /// Writes the last turn again, with `message` instead of the one at `seq` and without what
-    /// the transcript had after it.
+    /// Rewrites the last turn, with `message` instead of the one at `seq`, and without the messages that followed it in
+    /// the transcript.
     fn replace_turn(
         &mut self,
         at: usize,
@@ -149,7 +149,7 @@ impl StoreSink<'_> {
             return Ok(());
         };
         known.replaced_from = Some(seq);
-        // The transcript holds another state of these.
+        // The transcript contains another state of these messages.
         let is_gone = |other: u32| other >= seq && known.matched.contains(&other);
         let (mut turn, mut after) = (Vec::new(), Vec::new());
         let read = &*self.write;
@@ -180,7 +180,7 @@ impl StoreSink<'_> {
     }
 }
 
-/// Returns the tokens of its call, if an answer has them.
+/// Returns the token usage of an answer, if it has one.
 fn usage_of(message: &AgentMessage) -> Option<&Usage> {
     match message.message()? {
         Message::Assistant(answer) => answer.usage.as_ref(),
@@ -188,8 +188,8 @@ fn usage_of(message: &AgentMessage) -> Option<&Usage> {
     }
 }
 
-/// Returns what a call used beyond what was counted of it before; `None` if that is nothing. Some tools count while
-/// they still write, and the last count is the whole.
+/// Returns the usage of a call beyond what was counted before; `None` if there is none. Some tools record counts while
+/// an answer is written; the last count is the total.
 fn usage_beyond(usage: Usage, counted: &[Usage]) -> Option<Usage> {
     if counted.is_empty() {
         return Some(usage);
@@ -220,7 +220,7 @@ fn usage_beyond(usage: Usage, counted: &[Usage]) -> Option<Usage> {
     is_any.then_some(beyond)
 }
 
-/// Returns `{"seq":…,"message":…}`.
+/// Returns the data of the extension: `{"seq":…,"message":…}`.
 fn data(seq: u32, message: &AgentMessage) -> serde_json::Result<Json> {
     let message = serde_json::to_string(message)?;
     Json::parse(&format!("{{\"seq\":{seq},\"message\":{message}}}"))

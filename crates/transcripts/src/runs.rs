@@ -1,4 +1,4 @@
-//! Compactions found in transcripts, as runs of the tool that made them.
+//! Stores the compactions of a transcript as runs of the tool that made them.
 
 use loopstore::compact::CompactionEnded;
 use loopstore::extend::active_blocks::View;
@@ -14,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 use super::matching::harmless;
 use super::{FoundCompaction, FoundEffect};
 
-/// Returns the id of the run: the same whenever the same compaction is found again.
+/// Returns the id of the run, which is the same whenever the same compaction is found.
 pub(super) fn run_id(session: &str, found: &FoundCompaction) -> StoreResult<String> {
-    // Of a block, what it says counts and not how its record was written: an export writes the
-    // fields in another order.
+    // Of a block, the content is hashed and not the text of its record: an export may write the fields in another
+    // order.
     let (record, block) = match &found.effect {
         FoundEffect::Block(block) => ("", codec::to_json(&**block)?),
         _ => (found.record.as_str(), String::new()),
@@ -38,7 +38,7 @@ pub(super) fn run_id(session: &str, found: &FoundCompaction) -> StoreResult<Stri
     Ok(format!("{}-{}", harmless(&found.strategy), &digest[..24]))
 }
 
-/// Returns the run that made a block of loopstore's own.
+/// Returns the run that made a block of loopstore itself.
 pub(super) fn own_run(found: &FoundCompaction) -> Option<String> {
     match &found.effect {
         FoundEffect::Block(block) => block.extra.get(OWN_RUN)?.read().ok(),
@@ -46,7 +46,7 @@ pub(super) fn own_run(found: &FoundCompaction) -> Option<String> {
     }
 }
 
-/// Returns the id that such a run has in another database, where each of its blocks is a run.
+/// Returns the id of a run of loopstore in another database, where each of its blocks is a run.
 pub(super) fn run_id_of_own(session: &str, loop_id: &LoopId, run: &str) -> String {
     let mut hash = Sha256::new();
     for part in [session, loop_id.as_str(), run] {
@@ -56,20 +56,20 @@ pub(super) fn run_id_of_own(session: &str, loop_id: &LoopId, run: &str) -> Strin
     format!("loopstore-{}", &hex::encode(hash.finalize())[..24])
 }
 
-/// The context that the run of a found compaction is made on.
+/// The context on which a found compaction was made.
 pub(super) struct ImportedRun {
     pub(super) loop_key: LoopKey,
     pub(super) run_id: String,
 }
 
 /// The outcome of the run, and its record.
-struct Made {
+struct RunResult {
     recorded: RecordedResult,
     record: Json,
 }
 
 impl ImportedRun {
-    /// Writes the run and its blocks, and returns how it ended.
+    /// Writes the run and its blocks, and returns its status.
     pub(super) fn write(
         self,
         write: &mut dyn StoreWrite,
@@ -117,14 +117,16 @@ impl ImportedRun {
     }
 }
 
-fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreResult<Made> {
+fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreResult<RunResult> {
     let (blocks, nothing) = match &found.effect {
         FoundEffect::Summary {
             messages,
             first_kept,
         } => {
             let chain = compaction.chain;
-            let first_kept = first_kept.as_ref().and_then(|kept| spot(chain, kept));
+            let first_kept = first_kept
+                .as_ref()
+                .and_then(|kept| position_of(chain, kept));
             let blocks = compaction.summary(messages, first_kept)?;
             (blocks, "no turn stands before the first one that was kept")
         }
@@ -133,7 +135,7 @@ fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreRe
             first_kept,
             dropped,
         } => {
-            let kept = spot(compaction.chain, first_kept);
+            let kept = position_of(compaction.chain, first_kept);
             let blocks = match kept {
                 Some(kept) => compaction.summary_within(message, kept, *dropped)?,
                 None => compaction.summary(std::slice::from_ref(&**message), None)?,
@@ -161,14 +163,14 @@ fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreRe
         },
         error: is_empty.then(|| nothing.to_owned()),
     };
-    Ok(Made {
+    Ok(RunResult {
         recorded,
         record: found.record.clone(),
     })
 }
 
-/// Returns where a turn is on the chain; a loop elsewhere keeps nothing of this context.
-fn spot(chain: &ChainSnapshot, (kept, turn): &(LoopId, u32)) -> Option<(usize, u32)> {
+/// Returns the position of a turn on the chain; `None` for a loop that is not on the chain, of which nothing is kept.
+fn position_of(chain: &ChainSnapshot, (kept, turn): &(LoopId, u32)) -> Option<(usize, u32)> {
     let at = chain
         .links
         .iter()
@@ -180,9 +182,9 @@ fn foreign_block(
     compaction: &ImportedCompaction<'_>,
     found: &FoundCompaction,
     block: &CompactionBlock,
-) -> StoreResult<Made> {
+) -> StoreResult<RunResult> {
     Ok(match block_spec(compaction, block)? {
-        Ok(spec) => Made {
+        Ok(spec) => RunResult {
             recorded: RecordedResult {
                 blocks: vec![compaction.build(compaction.chain.leaf(), spec)?],
                 outcome: Outcome::Committed,
@@ -190,7 +192,7 @@ fn foreign_block(
             },
             record: found.record.clone(),
         },
-        Err(broken) => Made {
+        Err(broken) => RunResult {
             recorded: RecordedResult {
                 blocks: Vec::new(),
                 outcome: Outcome::Failed,
@@ -201,7 +203,7 @@ fn foreign_block(
     })
 }
 
-/// Returns the time of a record in milliseconds, from the record itself or from an object within it.
+/// Returns the duration in milliseconds, from the record or from an object within it.
 fn duration(record: &Json) -> u64 {
     let Ok(value) = record.read::<serde_json::Value>() else {
         return 0;
@@ -212,7 +214,7 @@ fn duration(record: &Json) -> u64 {
             .find_map(|key| value.get(key)?.as_u64())
     };
     let nested = || value.as_object()?.values().find_map(within);
-    // The column holds what fits 63 bits.
+    // The column is a signed integer of 64 bits.
     within(&value)
         .or_else(nested)
         .unwrap_or(0)

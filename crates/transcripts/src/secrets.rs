@@ -1,8 +1,7 @@
-//! Taking secrets out of what is imported, before any of it reaches the store.
+//! Removes secrets from imported messages before they are stored.
 //!
-//! Records are still known again by what the transcript says: their digests are made of the record as
-//! it stands, with the key of the database. A session that was once redacted stays so: what comes
-//! into it later is redacted too, asked or not.
+//! The digests of records are computed before the redaction, with the key of the database, so that stored messages are
+//! still recognised. Once a session is redacted, all later imports into it are redacted too, even if not requested.
 
 use loopstore::extend::{SessionFlags, SessionKey, StoreError, StoreResult};
 use loopstore::model::{AgentMessage, LoopId, LoopRecord, SealingProvider};
@@ -17,7 +16,7 @@ use super::{FoundCompaction, FoundEffect, ImportError, SessionHead};
 
 /// The state of the redaction of an import.
 pub(super) struct Secrets {
-    /// True if all sessions are redacted, not only those that are already.
+    /// True if all sessions are redacted; false if only those that are redacted already.
     pub(super) all: bool,
     key: Vec<u8>,
     redactor: Redactor,
@@ -33,7 +32,7 @@ impl Secrets {
         }
     }
 
-    /// Redacts names by which an import is known again: always in the same way.
+    /// Redacts the names that identify earlier imports, always in the same way.
     pub(super) fn origin(&self, from: &Origin) -> Origin {
         let name = |text: &String| self.name(text);
         Origin {
@@ -61,7 +60,7 @@ impl Secrets {
         Ok(())
     }
 
-    /// Returns a message without secrets.
+    /// Returns a message without its secrets.
     pub(super) fn redacted(&mut self, message: &AgentMessage) -> StoreResult<AgentMessage> {
         let new = self.redactor.message(message).map_err(invalid)?;
         Ok(new.unwrap_or_else(|| message.clone()))
@@ -106,7 +105,7 @@ pub(super) struct TurnPlace<'a> {
     pub(super) begins: bool,
 }
 
-/// A message of a turn that is not over: a secret after it takes out what only a provider can read.
+/// A message of an unfinished turn: a later secret in the turn removes its opaque parts.
 pub(super) struct HeldMessage {
     at: usize,
     loop_id: LoopId,
@@ -127,7 +126,7 @@ fn invalid(error: serde_json::Error) -> StoreError {
 }
 
 impl StoreSink<'_> {
-    /// Redacts all sessions of the transcript, or only those that are redacted already, as a policy says.
+    /// Redacts all sessions of the transcript, or only those that are redacted already, according to a policy.
     #[must_use]
     pub fn redacting(mut self, all: bool, policy: &RedactionPolicy) -> Self {
         self.secrets.all = all;
@@ -143,7 +142,7 @@ impl StoreSink<'_> {
         self.sessions[at].redacts
     }
 
-    /// Redacts a session, which is or is not stored, and returns whether it is one to redact.
+    /// Redacts the description of a session, stored or new. Returns true if its messages must be redacted too.
     pub(super) fn redact_head(
         &mut self,
         stored: Option<SessionKey>,
@@ -168,7 +167,7 @@ impl StoreSink<'_> {
         Ok(true)
     }
 
-    /// True if a session is redacted that started this one: the same secrets went to it.
+    /// True if the session that started this one is redacted: both saw the same secrets.
     fn is_of_redacted(&self, head: &SessionHead) -> StoreResult<bool> {
         let Some(by) = &head.session.parent_spawn_ref else {
             return Ok(false);
@@ -182,7 +181,7 @@ impl StoreSink<'_> {
         }
     }
 
-    /// Notes that what comes into a session is redacted.
+    /// Marks a session, so that later imports into it are redacted.
     pub(super) fn mark(&mut self, key: SessionKey) -> StoreResult<()> {
         let mut flags = self.write.flags(key)?;
         flags.redacts = true;
@@ -198,7 +197,7 @@ impl StoreSink<'_> {
         Ok(())
     }
 
-    /// Redacts a message; returns whether it changed.
+    /// Redacts a message. Returns true if it changed.
     pub(super) fn redact_message(
         &mut self,
         message: AgentMessage,
@@ -208,16 +207,16 @@ impl StoreSink<'_> {
         Ok((new.unwrap_or(message), changed))
     }
 
-    /// Takes out of a redacted message, and of those before it in its turn, what only a provider can read
-    /// and was made from a secret: what is sealed in the turn, and every compaction after the secret.
+    /// Removes the opaque parts that were made from a secret: those in a redacted message and earlier in its turn, and
+    /// every provider's compaction after the secret.
     pub(super) fn without_bound(
         &mut self,
         turn: &TurnPlace<'_>,
         mut message: AgentMessage,
         has_secret: bool,
     ) -> StoreResult<AgentMessage> {
-        let goes_on = |held: &HeldMessage| (held.at, &held.loop_id) == (turn.at, turn.loop_id);
-        if turn.begins || !self.held.iter().all(goes_on) {
+        let is_same_loop = |held: &HeldMessage| (held.at, &held.loop_id) == (turn.at, turn.loop_id);
+        if turn.begins || !self.held.iter().all(is_same_loop) {
             self.release_held()?;
         }
         let session = &mut self.sessions[turn.at];
@@ -237,7 +236,7 @@ impl StoreSink<'_> {
         Ok(message)
     }
 
-    /// Keeps a message until its turn is over.
+    /// Holds a message until its turn has ended.
     pub(super) fn hold(
         &mut self,
         at: usize,
@@ -255,7 +254,7 @@ impl StoreSink<'_> {
         });
     }
 
-    /// Appends the messages of a turn that is over.
+    /// Appends the held messages of a turn that has ended.
     pub(super) fn release_held(&mut self) -> StoreResult<()> {
         for held in std::mem::take(&mut self.held) {
             let message = held.message.into();
@@ -264,7 +263,8 @@ impl StoreSink<'_> {
         Ok(())
     }
 
-    /// Redacts a compaction; returns whether it is to be left out: one of a provider's, for a secret.
+    /// Redacts a compaction. Returns true if the compaction must be left out: it is a provider's, and the session
+    /// contains a secret.
     pub(super) fn redact_compaction(
         &mut self,
         at: usize,
@@ -278,7 +278,7 @@ impl StoreSink<'_> {
         Ok(is_sealed && (changed || self.sessions[at].has_secrets))
     }
 
-    /// True if a compaction is stored that came in before its session was redacted.
+    /// True if a compaction is stored that was imported before its session was redacted.
     pub(super) fn knows_compaction(
         &mut self,
         at: usize,
@@ -299,21 +299,21 @@ impl StoreSink<'_> {
         session.has_run(&*self.write, key, &id)
     }
 
-    /// Adds what was found in a message that is new.
+    /// Counts the secrets that were found in a new message.
     pub(super) fn count_secrets(&mut self, at: usize) {
         if self.redacts(at) {
             self.report_secrets();
         }
     }
 
-    /// Adds what was replaced since the last time to the report.
+    /// Adds the secrets that were replaced since the last call to the report.
     pub(super) fn report_secrets(&mut self) {
         let counts = self.secrets.redactor.take_counts();
         add_counts(self.report.secrets.get_or_insert_default(), &counts.secrets);
         add_counts(&mut self.report.held_back, &counts.held_back);
     }
 
-    /// Forgets what was replaced since the last time: it is stored already.
+    /// Discards the counts since the last call: the message is stored already.
     pub(super) fn known_already(&mut self) {
         self.secrets.redactor.take_counts();
     }

@@ -1,5 +1,5 @@
-//! The signs of formats that others look like, which those must not read. They are known in every build, whichever
-//! formats it reads.
+//! Signs of formats that resemble others, by which the importers of those others reject a file. The signs are known in
+//! every build, whichever formats it reads.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use serde_json::value::RawValue;
 use super::fields::Fields;
 use super::key_outline::KeyOutline;
 
-/// The end of the name of aider's chat history, mostly all of the name.
+/// The end of the name of aider's chat history, usually the whole name.
 pub(super) const CHAT_HISTORY: &str = ".aider.chat.history.md";
-/// The name of the messages of a task of Cline or Roo Code.
+/// The name of the file with the messages of a task of Cline or Roo Code.
 pub(super) const TASK_FILE: &str = "api_conversation_history.json";
-/// The words by which a run of mini-swe-agent ends itself; its task names one of them.
+/// The commands by which a run of mini-swe-agent ends itself; its task names one of them.
 const ENDS: [&str; 2] = [
     "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT",
     "MINI_SWE_AGENT_FINAL_OUTPUT",
 ];
 
 /// True if bytes contain a text.
-pub(super) fn holds(bytes: &[u8], text: &str) -> bool {
+pub(super) fn contains(bytes: &[u8], text: &str) -> bool {
     memmem::find(bytes, text.as_bytes()).is_some()
 }
 
@@ -32,12 +32,12 @@ pub(super) fn is_task(path: &Path, head: &[u8]) -> bool {
         return false;
     }
     let is_named = path.file_name().is_some_and(|name| name == TASK_FILE);
-    let has_prompt = holds(head, "\"<task>") || holds(head, "\"<user_message>");
-    is_named || has_prompt && holds(head, "<environment_details>")
+    let has_prompt = contains(head, "\"<task>") || contains(head, "\"<user_message>");
+    is_named || has_prompt && contains(head, "<environment_details>")
 }
 
-/// True if a file begins with a list of messages that can only be a run of mini-swe-agent: its task says how to end
-/// it, or what comes after an answer is what a command gave back.
+/// True if a file begins with a list of messages that can only be a run of mini-swe-agent: its task names the command
+/// that ends the run, or an answer is followed by the output of a command.
 pub(super) fn is_bare_trajectory(head: &[u8]) -> bool {
     let head = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
     let Some(mut rest) = head.trim_ascii_start().strip_prefix(b"[") else {
@@ -67,7 +67,7 @@ pub(super) fn is_bare_trajectory(head: &[u8]) -> bool {
     false
 }
 
-/// True if a file begins with records that only Qwen Code writes: those of Claude Code look much alike.
+/// True if a file begins with records that only Qwen Code writes; those of Claude Code look alike.
 pub(super) fn is_qwen(head: &[u8]) -> bool {
     const OWN: [&str; 5] = [
         "message.parts",
@@ -76,7 +76,7 @@ pub(super) fn is_qwen(head: &[u8]) -> bool {
         "toolCallResult",
         "usageMetadata",
     ];
-    // Few files hold any of these words, and the outline of a long record costs a pass over it.
+    // Few files contain any of these words, and the outline of a long record costs a pass over it.
     let last_names = OWN.map(|path| path.rsplit('.').next().unwrap_or(path));
     let may_be_own = last_names
         .iter()

@@ -1,7 +1,7 @@
-//! How a file begins, decoded and repaired: enough to recognise its format.
+//! The beginning of a file, decoded and repaired, by which its format is recognised.
 //!
-//! A document may hold more than the head in its first fields. Then the keys of the later ones are
-//! put behind what was read, as `"key":0`, so that they can still be distinguished.
+//! The first fields of a document may fill the whole head. Then the keys of the later fields are appended to the head
+//! as `"key":0`, so that formats can still be distinguished.
 
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::decode::{Repairer, TextFile, is_json_text, open_text};
 const HEAD_BYTES: u64 = 64 << 10;
 /// The number of later keys that are examined.
 const MAX_KEYS: usize = 100;
-/// Longer keys are no format's.
+/// Longer keys belong to no known format.
 const MAX_KEY_BYTES: usize = 100;
 
 /// The beginning of a file.
@@ -49,7 +49,7 @@ pub(super) fn sniff(path: &Path) -> io::Result<FileHead> {
     })
 }
 
-/// Adds the keys that the first value has behind the head.
+/// Appends the keys of the first value that come after the head.
 fn with_later_keys(mut head: Vec<u8>, reader: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     let mut scan = FirstValueScan::default();
     scan.take(&head);
@@ -140,7 +140,7 @@ impl FirstValueScan {
         self.levels.first() == Some(&b'{')
     }
 
-    /// Ends what is open but for the outermost object.
+    /// Closes all open brackets except the outermost object.
     fn close(&self, head: &mut Vec<u8>) {
         if self.escaped {
             head.push(b'\\');

@@ -1,7 +1,6 @@
 //! Databases of other programs: opened, recognised by their tables and columns, and only read.
 //!
-//! A file without a write-ahead log is opened as one that nobody changes, so that nothing is created beside
-//! it.
+//! A file without a write-ahead log is opened as immutable, so that SQLite creates no file next to it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,10 +9,10 @@ use loopstore::internal::open_locked;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 
-/// The longest time to wait for another program that holds a file.
+/// The maximum time to wait for a lock of another program.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// A value, or why a file cannot be used.
+/// A value, or the reason why a file cannot be used.
 pub(crate) type Unusable<T> = Result<T, String>;
 
 pub(crate) fn reason(error: rusqlite::Error) -> String {
@@ -92,7 +91,7 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Returns the address of a file for SQLite.
+/// Returns the URI of a file for SQLite.
 fn uri(path: &Path) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {

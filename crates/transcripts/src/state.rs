@@ -1,4 +1,4 @@
-//! The state of the sessions and loops of a transcript while it is written.
+//! The state of the sessions and loops of a transcript during an import.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -17,10 +17,10 @@ use super::matching::RecordDigest;
 use super::pending::PendingMessage;
 use super::{Origin, SessionHead};
 
-/// Recorded turns and events longer than this do not wait in memory for the end.
+/// The maximum size of recorded turns and events that wait in memory until the end.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
-/// The description of a loop; the newest record counts.
+/// The description of a loop; the last record wins.
 #[derive(Clone, Debug)]
 pub(super) struct LoopDescription {
     pub(super) status: LoopStatus,
@@ -62,12 +62,12 @@ impl LoopDescription {
     }
 }
 
-/// Recorded turns and events until the messages are known.
+/// Recorded turns and events, which wait until the messages are known.
 #[derive(Clone, Debug)]
 pub(super) enum PendingHistory {
-    /// Here, as JSON.
+    /// In memory, as JSON.
     Held(String),
-    /// In the row of the loop, which is new, as JSON with its messages.
+    /// In the row of a new loop, as JSON including the messages.
     Spilled,
 }
 
@@ -90,32 +90,32 @@ impl PendingHistory {
 pub(super) struct KnownLoop {
     /// The status before this import.
     pub(super) status: LoopStatus,
-    /// True if the stored loop goes on where the transcript ends, or goes on otherwise.
+    /// True if the stored loop continues beyond the end of the transcript, or differently.
     pub(super) is_left_behind: bool,
     pub(super) has_recorded: bool,
-    /// Digests of the changed records that are kept already.
+    /// Digests of the changed records that are stored.
     pub(super) revised: HashSet<RecordDigest>,
-    /// The stored messages that the transcript holds too.
+    /// The stored messages that the transcript contains too.
     pub(super) matched: HashSet<u32>,
-    /// From here on messages were replaced.
+    /// The first message that was replaced.
     pub(super) replaced_from: Option<u32>,
 }
 
 /// A loop of the transcript.
 pub(super) struct LoopState {
     pub(super) key: LoopKey,
-    /// What was stored of it before this import; `None`: it was not there.
+    /// The part that was stored before this import; `None` if the loop was not stored.
     pub(super) known: Option<KnownLoop>,
     pub(super) described: LoopDescription,
     pub(super) history: Option<PendingHistory>,
     cursor: GroupCursor,
     turns: u64,
-    /// True if a secret was found in the turn at hand.
+    /// True if a secret was found in the current turn.
     pub(super) turn_has_secrets: bool,
 }
 
 impl LoopState {
-    /// A loop that is stored already.
+    /// Returns the state of a loop that is stored already.
     pub(super) fn known(key: LoopKey, known: KnownLoop, described: LoopDescription) -> Self {
         Self {
             known: Some(known),
@@ -123,7 +123,7 @@ impl LoopState {
         }
     }
 
-    /// A loop that this import created.
+    /// Returns the state of a loop that this import created.
     pub(super) fn new(key: LoopKey, described: LoopDescription) -> Self {
         Self {
             key,
@@ -136,14 +136,14 @@ impl LoopState {
         }
     }
 
-    /// Counts the turns of the transcript; returns whether one begins.
+    /// Counts the turns of the transcript. Returns true if a turn begins.
     pub(super) fn follow(&mut self, role: Role, turn_index: Option<i64>) -> bool {
         let begins = role != Role::Extension && self.cursor.begins(turn_index);
         self.turns += u64::from(begins);
         begins
     }
 
-    /// Writes the long history of a new loop as it is, to be shortened at the end.
+    /// Writes the long history of a new loop unchanged; [`LoopState::finish`] shortens it.
     pub(super) fn spill(&mut self, write: &mut dyn StoreWrite) -> StoreResult<()> {
         match &self.history {
             Some(PendingHistory::Held(text))
@@ -159,12 +159,12 @@ impl LoopState {
         }
     }
 
-    /// Writes what is known only at the end, and returns whether it was new.
+    /// Writes the facts that are known only at the end. Returns true if any of them is new.
     fn finish(self, write: &mut dyn StoreWrite, last_turn: LastTurn) -> StoreResult<bool> {
         let row = write.loop_by_key(self.key)?;
         let mut new = row.clone();
         match &self.known {
-            // An earlier state of the transcript: what is stored is newer.
+            // The transcript is an earlier state, so the stored description is newer.
             Some(known) if known.is_left_behind => {
                 new.status.clone_from(&known.status);
             }
@@ -210,7 +210,7 @@ impl LoopState {
     }
 }
 
-/// Replaces the loop's messages in its history.
+/// Returns a history without the loop's messages.
 fn shortened(read: &dyn StoreRead, key: LoopKey, history: &str) -> StoreResult<String> {
     let mut known = HashMap::new();
     let end = read.loop_by_key(key)?.totals.next_seq;
@@ -225,10 +225,10 @@ fn shortened(read: &dyn StoreRead, key: LoopKey, history: &str) -> StoreResult<S
         .map_err(|error| StoreError::Invalid(format!("recorded turns: {error}")))
 }
 
-/// The key, besides the format, of a session whose own id does not identify it.
+/// The key, together with the format, of a session without a usable id.
 #[derive(Clone)]
 pub(super) struct RecordKey {
-    /// Empty if the name says nothing.
+    /// Empty if the name does not identify the session.
     pub(super) file_name: String,
     pub(super) key: String,
 }
@@ -236,29 +236,29 @@ pub(super) struct RecordKey {
 /// A session of the transcript.
 pub(super) struct ImportedSession {
     pub(super) head: SessionHead,
-    /// The key of a record without an id.
+    /// The key of a session without an id.
     record_key: Option<RecordKey>,
-    /// `None` until its first loop.
+    /// `None` until the first loop.
     pub(super) key: Option<SessionKey>,
-    /// True if this import brings it in.
+    /// True if this import created the session.
     is_new: bool,
     pub(super) is_changed: bool,
-    /// True if what comes into it is redacted.
+    /// True if the messages of the session are redacted.
     pub(super) redacts: bool,
     /// True if a secret was found in one of its messages.
     pub(super) has_secrets: bool,
     pub(super) loops: HashMap<LoopId, LoopState>,
-    /// The loops as they began.
+    /// The loops in the order in which they began.
     pub(super) order: Vec<LoopId>,
-    /// Runs that are stored.
+    /// Ids of the stored runs.
     runs: Option<HashSet<String>>,
-    /// The number of runs found of each id.
+    /// The number of runs found with each id.
     found: HashMap<String, u32>,
     last_active_before: Option<String>,
     pub(super) current: CurrentLoop,
-    /// True if the session came in from the same file before.
+    /// True if the session was imported from the same file before.
     is_same_file: bool,
-    /// Milliseconds since the epoch of the newest message that came in.
+    /// The time of the newest imported message in milliseconds since the epoch.
     newest: Option<i64>,
 }
 
@@ -296,13 +296,13 @@ impl ImportedSession {
         }
     }
 
-    /// Notes that a message is to be appended.
+    /// Records that a message is about to be appended.
     pub(super) fn appended(&mut self, message: &PendingMessage) {
         self.is_changed = true;
         self.newest = self.newest.max(message.created_at());
     }
 
-    /// Numbers equal compactions in their order.
+    /// Numbers equal compactions in order.
     pub(super) fn numbered(&mut self, run_id: String) -> String {
         let number = self.found.entry(run_id.clone()).or_insert(0);
         *number += 1;
@@ -312,7 +312,7 @@ impl ImportedSession {
         }
     }
 
-    /// True if a run is stored; from now on it is.
+    /// True if a run is stored. The run counts as stored from now on.
     pub(super) fn knows_run(
         &mut self,
         read: &dyn StoreRead,
@@ -344,8 +344,8 @@ impl ImportedSession {
         Ok(self.runs.get_or_insert_default())
     }
 
-    /// Writes what is known only at the end. `last_turn` is that of the newest loop; nothing of the others
-    /// changes any more.
+    /// Writes the facts that are known only at the end. `last_turn` applies to the newest loop; the other loops do not
+    /// change any more.
     pub(super) fn finish(
         mut self,
         write: &mut dyn StoreWrite,
@@ -384,7 +384,7 @@ impl ImportedSession {
         Ok(finished)
     }
 
-    /// Returns the loop that is the current one now: where a new session comes from, it may be named.
+    /// Returns the current loop of a new session: another program may name it.
     fn current_loop(&self, read: &dyn StoreWrite, key: SessionKey) -> StoreResult<Option<LoopKey>> {
         let noted = self.head.session.extra.get(CURRENT_LOOP);
         let id = noted.filter(|_| self.is_new).map(Json::read::<LoopId>);
@@ -405,7 +405,7 @@ impl ImportedSession {
         ImportRow {
             format: from.format.clone(),
             path: from.path.clone(),
-            // The name of a file in a series says nothing.
+            // In a series, the name of the file does not identify the session.
             file_name: match &self.record_key {
                 Some(key) if key.file_name.is_empty() => String::new(),
                 _ => from.file_name.clone(),
@@ -420,23 +420,23 @@ impl ImportedSession {
         new.agent_id = new.agent_id.or_else(|| row.agent_id.clone());
         new.created_at = new.created_at.or_else(|| row.created_at.clone());
         new.title = self.head.title.clone().or_else(|| row.title.clone());
-        // Where it began: an agent may go to other folders.
+        // The project of a session is where it began: an agent may go to other folders.
         new.project = row.project.clone().or_else(|| self.head.project.clone());
         new.last_active_at = self.last_active(row, from);
         Ok(new)
     }
 
-    /// Returns the newest of the times known. Where neither the messages that came in nor the transcript tell
-    /// one, its files do.
+    /// Returns the newest of the known times. If neither the imported messages nor the transcript have one, the time is
+    /// taken from the files.
     fn last_active(&self, row: &SessionRow, from: &Origin) -> Option<String> {
         let stated = self.head.session.last_active_at.as_ref();
         let newest = self.newest.and_then(Time::sortable_from_millis);
-        let told = stated.and_then(Time::sortable).max(newest);
-        let told = match told {
+        let known = stated.and_then(Time::sortable).max(newest);
+        let known = match known {
             None if self.is_changed => activity::of_files(&self.head, from),
-            told => told,
+            known => known,
         };
         let before = self.last_active_before.clone();
-        told.max(before).max(row.last_active_at.clone())
+        known.max(before).max(row.last_active_at.clone())
     }
 }

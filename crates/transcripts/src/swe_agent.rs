@@ -1,9 +1,9 @@
-//! SWE-agent: one document a run (`.traj`), in which `history` (what the model saw) and
-//! `trajectory` (the steps) are two views of one run. Either may be missing.
+//! SWE-agent: one document per run (`.traj`), in which `history` (what the model saw) and `trajectory` (the steps) are
+//! two views of one run. Either may be missing.
 //!
-//! The messages come from `history`; what a step knows besides stays with its answer, and a step
-//! that history has not is kept as an extension. The run is one loop. Where actions are in the text, the
-//! observation is a message in the user's name and belongs to the turn of its action.
+//! The messages come from `history`. Other fields of a step are kept with its answer, and a step that is not in the
+//! history is kept as an extension. The run is one loop. If actions are in the text, the observation is a user message
+//! and belongs to the turn of its action.
 
 mod steps;
 
@@ -50,7 +50,7 @@ impl Importer for SweAgent {
     }
 }
 
-/// Reads one run, and returns whether there was anything in it.
+/// Reads one run. Returns true if it has any messages.
 fn run(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let JsonDocument {
         text: json,
@@ -83,11 +83,11 @@ fn run(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportEr
         true => run.steps(&trajectory)?,
     }
     run.transcript.ended_as(status(&info, has_info));
-    run.transcript.spent(stats(&info));
+    run.transcript.set_usage(stats(&info));
     run.transcript.finish()
 }
 
-/// How the run ended; `None`: it may go on.
+/// Returns the status of the run; `None` if it may continue.
 fn status(info: &Fields<'_>, has_info: bool) -> Option<LoopStatus> {
     match info.text("exit_status") {
         None if has_info => None,
@@ -109,7 +109,7 @@ fn stats(info: &Fields<'_>) -> Option<Usage> {
 struct RunReader<'a> {
     lines: LineCounter<'a>,
     answered: bool,
-    /// True if the user gave a task.
+    /// True if the user has set a task.
     begun: bool,
     nth: usize,
     transcript: TranscriptBuilder<'a>,
@@ -122,11 +122,11 @@ impl<'a> RunReader<'a> {
         mut steps: RunSteps<'a>,
     ) -> Result<(), ImportError> {
         for (at, raw) in history.iter().enumerate() {
-            steps.seen = history.get(at + 1).and_then(|next| seen(next));
+            steps.seen = history.get(at + 1).and_then(|next| content_of(next));
             self.message(raw, Some(&mut steps))?;
         }
-        for step in steps.left() {
-            self.left(step)?;
+        for step in steps.into_remaining() {
+            self.keep_step(step)?;
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl<'a> RunReader<'a> {
         }
     }
 
-    /// Reads a message of `history`: as in a chat, but that a result lists the calls it is of.
+    /// Reads a message of `history`, which is like a chat message, except that a result lists its calls.
     fn read(&mut self, raw: &RawValue) -> Result<AgentMessage, String> {
         let record = json(raw)?;
         let mut fields = Fields::parse(raw.get())?;
@@ -203,7 +203,7 @@ impl<'a> RunReader<'a> {
                 if let Some(steps) = steps.filter(|_| !is_demo) {
                     let (missed, step) = steps.of_answer(&record);
                     for step in missed {
-                        self.left(step)?;
+                        self.keep_step(step)?;
                     }
                     if let Some(step) = step {
                         message.extra_mut().insert("step", step);
@@ -215,9 +215,9 @@ impl<'a> RunReader<'a> {
         self.transcript.message(String::new, message, bytes)
     }
 
-    /// Keeps a step that history does not have.
-    fn left(&mut self, step: &RawValue) -> Result<(), ImportError> {
-        match steps::alone(step) {
+    /// Keeps a step that is not in the history.
+    fn keep_step(&mut self, step: &RawValue) -> Result<(), ImportError> {
+        match steps::without_copies(step) {
             Ok(data) if data.is_null() => Ok(()),
             Ok(data) => self
                 .transcript
@@ -230,7 +230,7 @@ impl<'a> RunReader<'a> {
         }
     }
 
-    /// Reads a run of which there are only steps: what was asked, then answers and observations.
+    /// Reads a run that consists only of steps: the query, then answers and observations.
     fn steps(&mut self, steps: &[&'a RawValue]) -> Result<(), ImportError> {
         for (nth, raw) in steps.iter().enumerate() {
             let line = self.lines.of(raw.get());
@@ -242,10 +242,10 @@ impl<'a> RunReader<'a> {
                     continue;
                 }
             };
-            let asked = ["query", "messages"]
+            let query = ["query", "messages"]
                 .iter()
                 .find_map(|key| list(fields.get(key)?));
-            for raw in asked.filter(|_| nth == 0).unwrap_or_default() {
+            for raw in query.filter(|_| nth == 0).unwrap_or_default() {
                 self.message(raw, None)?;
             }
             self.step(raw, &fields)?;
@@ -262,7 +262,7 @@ impl<'a> RunReader<'a> {
             ..AssistantMessage::default()
         });
         let mut message = AgentMessage::from(answer);
-        let step = steps::besides(fields, &["response", "observation"]);
+        let step = steps::other_fields(fields, &["response", "observation"]);
         message.extra_mut().insert("step", step);
         let key = |kind: &str| format!("{kind}\n{}", raw_of(fields, kind));
         self.answered = true;
@@ -275,7 +275,7 @@ impl<'a> RunReader<'a> {
                     .observation(message, key("observation").as_bytes())
             }
             None => {
-                // Content that is no text is kept as it is.
+                // Content that is not text is kept unchanged.
                 let odd = fields
                     .get("observation")
                     .filter(|seen| !["null", "\"\""].contains(&seen.get()));
@@ -290,22 +290,22 @@ impl<'a> RunReader<'a> {
     }
 }
 
-/// True if a message is none of who gave the task: an example run, or what a tool gave back.
+/// True if a message is a demonstration or the output of a tool, not a task that the user set.
 fn is_shown(raw: &RawValue) -> bool {
     let fields = Fields::parse(raw.get()).unwrap_or_default();
     let kind = fields.text("message_type");
-    let is_told = |kind: &str| matches!(kind, "demonstration" | "observation");
+    let is_shown_kind = |kind: &str| matches!(kind, "demonstration" | "observation");
     fields.text("role").as_deref() == Some("user")
-        && (fields.read("is_demo") == Some(true) || kind.as_deref().is_some_and(is_told))
+        && (fields.read("is_demo") == Some(true) || kind.as_deref().is_some_and(is_shown_kind))
 }
 
-/// Returns the part of an observation that the model was shown.
-fn seen(next: &RawValue) -> Option<String> {
+/// Returns the part of an observation that the model saw.
+fn content_of(next: &RawValue) -> Option<String> {
     let fields = Fields::parse(next.get()).ok()?;
     fields.text("content")
 }
 
-/// What a later state of the file is compared by: of an answer also the action.
+/// Returns the text by which a later state of the file is compared; for an answer it includes the action.
 fn raw_of(fields: &Fields<'_>, kind: &str) -> String {
     let part = |key: &str| fields.get(key).map_or("null", RawValue::get).to_owned();
     match kind {

@@ -1,4 +1,4 @@
-//! Files in folders that no importer knows: which of them may hold a conversation, and what to do about it.
+//! Files in folders that no importer reads: decides which may contain a conversation, and suggests what to do.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use super::sniff::FileHead;
 #[cfg(feature = "sqlite")]
 use super::sqlite_file::table_names;
 
-/// The number of tables of a database that a message names.
+/// The maximum number of tables that a message lists.
 const TABLES: usize = 5;
-/// A text that is shorter holds nothing, in bytes.
+/// The minimum size of a text that may contain a conversation, in bytes.
 const LEAST_TEXT: usize = 10;
 
-/// Packed files that are not unpacked here: how they begin, what they are called, what unpacks them.
+/// Compressed files and archives that are not unpacked here: magic bytes, name, and the command that unpacks them.
 const PACKED: [(&[u8], &str, &str); 5] = [
     (b"\xFD7zXZ\0", "xz", "xz -d"),
     (b"BZh", "bzip2", "bzip2 -d"),
@@ -22,8 +22,8 @@ const PACKED: [(&[u8], &str, &str); 5] = [
     (b"\x04\x22\x4D\x18", "lz4", "lz4 -d"),
 ];
 
-/// Returns why a file that may hold a conversation was not read, and what to do. `None`: there is no
-/// reason to expect one in it. `format`: the one format that was looked for.
+/// Returns the reason why a file that may contain a conversation was not read, and what to do; `None` if nothing
+/// suggests a conversation. `format` is the only format that was tried.
 pub(super) fn reason_of(path: &Path, head: &FileHead, format: Option<&str>) -> Option<String> {
     let bytes = &head.bytes;
     if head.is_sqlite {
@@ -71,7 +71,7 @@ fn of_database(path: &Path, head: &[u8]) -> String {
     }
 }
 
-/// Without the formats that are databases nothing looks into one.
+/// A build without the formats that are databases opens none.
 #[cfg(not(feature = "sqlite"))]
 fn table_names(_: &Path) -> Result<Vec<String>, &'static str> {
     Err("this build leaves out the formats that are databases")

@@ -1,5 +1,4 @@
-//! Readings of a record's values that several formats have in common: texts, images, arguments,
-//! tokens, and what is kept besides.
+//! Reads values that several formats have in common: texts, images, arguments, tokens, and fields that are kept.
 
 use loopstore::model::{
     AgentMessage, Content, Extra, Int, Json, LoopId, Message, SessionId, Time, ToolCall, Usage,
@@ -11,7 +10,7 @@ use serde_json::value::RawValue;
 use super::decode::replace_lone;
 use super::fields::{Fields, list, reason, some};
 
-/// Returns a block of Anthropic's, if it is thinking that only they can read.
+/// Returns a block of Anthropic's encrypted thinking, which only Anthropic can read.
 pub(super) fn redacted_thinking(block: &Json) -> Option<Content> {
     #[derive(serde::Deserialize)]
     struct Block {
@@ -23,25 +22,25 @@ pub(super) fn redacted_thinking(block: &Json) -> Option<Content> {
     is_sealed.then(|| Content::sealed("anthropic", block.clone()))
 }
 
-/// Returns such a block from its data alone, as those keep it who have a form of their own.
+/// Returns a block of encrypted thinking from its data alone, for formats that have their own form of it.
 pub(super) fn redacted_thinking_of(data: &str) -> Option<Content> {
     let data = Json::string(data);
     let block = format!(r#"{{"type":"redacted_thinking","data":{}}}"#, data.as_str());
     redacted_thinking(&Json::parse(&block).ok()?)
 }
 
-/// True if an item of Responses holds what only OpenAI can read.
+/// True if an item of Responses has content that only OpenAI can read.
 pub(super) fn is_encrypted(item: &Fields<'_>) -> bool {
     let text = item.text("encrypted_content");
     text.is_some_and(|text| !text.is_empty())
 }
 
-/// Reads a whole value.
+/// Parses a whole value.
 pub(super) fn json(raw: &RawValue) -> Result<Json, String> {
     Json::parse(raw.get()).map_err(reason)
 }
 
-/// Returns the object that `extra` is; one that would nest too deep becomes a text.
+/// Returns `extra` as an object; as a text if it would nest too deep.
 pub(super) fn object_of(extra: &Extra) -> Json {
     let field =
         |(key, value): (&str, &Json)| format!("{}:{}", Json::string(key).as_str(), value.as_str());
@@ -50,10 +49,10 @@ pub(super) fn object_of(extra: &Extra) -> Json {
     Json::parse(&text).unwrap_or_else(|_| Json::string(&text))
 }
 
-/// An object with more fields than this is kept as one value.
+/// The maximum number of fields; an object with more is kept as one value.
 const MAX_FIELDS: usize = 500;
 
-/// Returns the fields as they are, each as a value; one that nests too deep becomes a text.
+/// Returns each field as a value; a value that nests too deep becomes a text.
 pub(super) fn rest(fields: &Fields<'_>) -> Extra {
     let mut rest = Extra::default();
     if fields.iter().nth(MAX_FIELDS).is_some() {
@@ -69,12 +68,12 @@ pub(super) fn rest(fields: &Fields<'_>) -> Extra {
     rest
 }
 
-/// A time of this many units since the epoch, or more, is not in seconds: it would be in the year 5138. That
-/// many milliseconds were in 1973, before there were transcripts.
+/// A number below this is a time in seconds: as seconds it would be in the year 5138, and as milliseconds it was in
+/// 1973, before there were transcripts.
 const UNITS: f64 = 1e11;
 
-/// Returns the milliseconds of a time since the epoch whose unit (seconds, milliseconds, microseconds or
-/// nanoseconds) shows in its size.
+/// Returns a time since the epoch in milliseconds. The unit (seconds, milliseconds, microseconds or nanoseconds) is
+/// derived from the magnitude.
 pub(super) fn unix_millis(time: f64) -> Option<i64> {
     let size = time.abs();
     let millis = match size {
@@ -87,7 +86,7 @@ pub(super) fn unix_millis(time: f64) -> Option<i64> {
     Some(millis.round() as i64)
 }
 
-/// Reads a number of milliseconds since the epoch, or of smaller units.
+/// Reads a number of milliseconds since the epoch, or of a smaller unit.
 pub(super) fn millis(fields: &Fields<'_>, key: &str) -> Option<i64> {
     let time: f64 = fields.read(key)?;
     match time.abs() < UNITS * 1e3 {
@@ -96,7 +95,7 @@ pub(super) fn millis(fields: &Fields<'_>, key: &str) -> Option<i64> {
     }
 }
 
-/// Reads a number of seconds since the epoch, or of smaller units, or a time as text.
+/// Reads a time: a number of seconds since the epoch or of a smaller unit, or a text.
 pub(super) fn time_of(fields: &Fields<'_>, key: &str) -> Option<Time> {
     match fields.read::<f64>(key) {
         Some(time) => unix_millis(time).and_then(Time::from_millis),
@@ -104,8 +103,8 @@ pub(super) fn time_of(fields: &Fields<'_>, key: &str) -> Option<Time> {
     }
 }
 
-/// Reads the token counts named in `places` (`input`, `output`, `reasoning`, `cache_read`,
-/// `cache_write`, `total_tokens`); other fields stay with them.
+/// Reads the token counts of the fields named in `places` (`input`, `output`, `reasoning`, `cache_read`, `cache_write`,
+/// `total_tokens`); other fields are kept.
 pub(super) fn usage(mut fields: Fields<'_>, places: [&str; 6]) -> Option<Usage> {
     let [input, output, reasoning, cache_read, cache_write, total] = places.map(|key| {
         let count: Option<Int> = fields.read(key);
@@ -149,7 +148,7 @@ fn extra_besides(fields: &Fields<'_>, taken: &[&str]) -> Extra {
     extra
 }
 
-/// Reads the tokens of a call as OpenAI's APIs write them, chat or Responses.
+/// Reads the token usage of OpenAI's APIs, chat or Responses.
 pub(super) fn token_usage(mut fields: Fields<'_>) -> Option<Usage> {
     let [input, output] = match fields.get("prompt_tokens") {
         Some(_) => ["prompt_tokens", "completion_tokens"],
@@ -180,7 +179,7 @@ pub(super) fn token_usage(mut fields: Fields<'_>) -> Option<Usage> {
     usage(fields, places)
 }
 
-/// Translates why the model stopped.
+/// Translates the reason why the model stopped.
 pub(super) fn stop_reason(word: String) -> String {
     match word.as_str() {
         "tool_calls" | "function_call" => "toolUse".into(),
@@ -189,7 +188,7 @@ pub(super) fn stop_reason(word: String) -> String {
     }
 }
 
-/// Puts the thinking of a chat message, which is beside its content, before its other blocks.
+/// Prepends the thinking of a chat message, which is in a separate field, to its blocks.
 pub(super) fn with_thinking(mut message: AgentMessage, fields: &Fields<'_>) -> AgentMessage {
     let Some(Message::Assistant(answer)) = message.message_mut() else {
         return message;
@@ -204,7 +203,7 @@ pub(super) fn with_thinking(mut message: AgentMessage, fields: &Fields<'_>) -> A
             .filter(|(_, text)| !text.is_empty());
         thinking = reasoning::thinking(texts.collect(), None);
     } else if !thinking.is_empty() {
-        // The blocks say the same, with their signatures.
+        // The blocks contain the same thinking, with signatures.
         answer
             .content
             .retain(|block| !reasoning::is_returned(block));
@@ -213,12 +212,12 @@ pub(super) fn with_thinking(mut message: AgentMessage, fields: &Fields<'_>) -> A
     message
 }
 
-/// Takes a block as it is.
+/// Keeps a block unchanged.
 pub(super) fn as_it_is(raw: &RawValue) -> Option<Content> {
     json(raw).ok()?.read().ok()
 }
 
-/// Notes what a call cost, in the provider's currency.
+/// Adds the cost of a call, in the provider's currency.
 pub(super) fn add_cost(usage: &mut Option<Usage>, cost: Option<&RawValue>) {
     let cost = some(cost).and_then(|cost| json(cost).ok());
     let is_number = |cost: &Json| cost.read::<f64>().is_ok();
@@ -242,7 +241,7 @@ fn no_usage() -> Usage {
     }
 }
 
-/// Reads `data:…;base64,…` as an image.
+/// Reads an image from `data:…;base64,…`.
 pub(super) fn data_image(url: &str) -> Option<Content> {
     let (mime_type, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
     mime_type
@@ -250,12 +249,12 @@ pub(super) fn data_image(url: &str) -> Option<Content> {
         .then(|| Content::image(data, mime_type))
 }
 
-/// Returns `text` as a session's id, if it can be one.
+/// Returns `text` as a session id, if it is valid.
 pub(super) fn session_id(text: Option<String>) -> Option<SessionId> {
     SessionId::new(text?).ok()
 }
 
-/// Returns `text` as a loop's id, if it can be one.
+/// Returns `text` as a loop id, if it is valid.
 pub(super) fn loop_id(text: impl Into<String>) -> Option<LoopId> {
     LoopId::new(text).ok()
 }
@@ -271,17 +270,17 @@ pub(super) fn object_in(value: Option<&RawValue>) -> Option<Fields<'_>> {
     Fields::parse(value?.get()).ok()
 }
 
-/// Reads a count of tokens.
+/// Reads a number of tokens.
 pub(super) fn count(value: Option<&RawValue>) -> Option<Int> {
     serde_json::from_str(value?.get()).ok()
 }
 
-/// Returns the milliseconds of a time written as ISO-8601 text.
+/// Returns a time in milliseconds from ISO-8601 text.
 pub(super) fn millis_of(time: Option<&Time>) -> Option<Int> {
     time.and_then(Time::millis).map(Int::from)
 }
 
-/// A message in the user's name.
+/// Returns a message of the user.
 pub(super) fn user(content: Vec<Content>, timestamp: Option<Int>) -> AgentMessage {
     Message::User(UserMessage {
         content,
@@ -291,7 +290,7 @@ pub(super) fn user(content: Vec<Content>, timestamp: Option<Int>) -> AgentMessag
     .into()
 }
 
-/// Keeps what a message's record says besides.
+/// Adds the other fields of a record to its message.
 pub(super) fn with_source(mut message: AgentMessage, source: Option<Json>) -> AgentMessage {
     if let Some(source) = source.filter(|source| !source.is_null()) {
         message.extra_mut().insert("source", source);
@@ -299,14 +298,14 @@ pub(super) fn with_source(mut message: AgentMessage, source: Option<Json>) -> Ag
     message
 }
 
-/// Keeps what a message's record says besides, unless that is nothing.
+/// Adds the other fields of a record to its message, unless there are none.
 pub(super) fn with_extra_source(message: AgentMessage, source: Extra) -> AgentMessage {
     let source = (!source.is_empty()).then(|| object_of(&source));
     with_source(message, source)
 }
 
-/// What is left of a record: `outer` without `taken`, where `inner` is what is left of the value
-/// of that field. `None` if nothing is.
+/// Returns the rest of a record: `outer` without `taken`, with `inner` as the rest of the value of `taken`. `None` if
+/// nothing is left.
 pub(super) fn rest_within(outer: &Fields<'_>, taken: &str, inner: &Fields<'_>) -> Option<Json> {
     let field =
         |(key, value): (&str, &RawValue)| format!("{}:{}", Json::string(key).as_str(), value.get());
@@ -322,14 +321,14 @@ pub(super) fn rest_within(outer: &Fields<'_>, taken: &str, inner: &Fields<'_>) -
     }
 }
 
-/// Reads a call's arguments: the object that a text holds, else the text itself.
+/// Reads the arguments of a call: the object that a text contains, else the text itself.
 pub(super) fn arguments(call: &mut ToolCall, value: Option<&RawValue>) -> Result<(), String> {
     let Some(value) = value else { return Ok(()) };
     let Ok(text) = serde_json::from_str::<String>(value.get()) else {
         call.arguments = json(value)?;
         return Ok(());
     };
-    // A text within the record, which may spell what no text holds as the record may.
+    // The text may contain escapes that are valid in the record but not in a text.
     let (mended, _) = replace_lone(&text);
     call.arguments = match Json::parse(&mended) {
         Ok(object) if object.as_str().starts_with('{') => object,
@@ -341,7 +340,7 @@ pub(super) fn arguments(call: &mut ToolCall, value: Option<&RawValue>) -> Result
     Ok(())
 }
 
-/// A call without arguments so far.
+/// Returns a call without arguments.
 pub(super) fn call(id: String, name: String) -> ToolCall {
     ToolCall {
         id,
@@ -351,18 +350,18 @@ pub(super) fn call(id: String, name: String) -> ToolCall {
     }
 }
 
-/// Reads the image that a `data:` URL holds.
+/// Reads the image of a `data:` URL.
 pub(super) fn data_url(url: &str) -> Option<Content> {
     let (mime_type, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
     Some(Content::image(data, mime_type))
 }
 
-/// Takes a block as it is.
+/// Keeps a block unchanged.
 pub(super) fn other(raw: &RawValue) -> Result<Content, String> {
     json(raw)?.read().map_err(reason)
 }
 
-/// Reads a content: a text, or a list of blocks that `block` reads. An empty text is no block.
+/// Reads content: a text, or a list of blocks that `block` reads. An empty text becomes no block.
 pub(super) fn contents(
     value: Option<&RawValue>,
     block: impl Fn(&RawValue) -> Result<Content, String>,
@@ -382,12 +381,12 @@ pub(super) fn contents(
     }
 }
 
-/// True if a text that a tool of Codex gave back reports a failure.
+/// True if the output of a Codex tool reports a failure.
 pub fn says_failed(plain_text: &str) -> bool {
     if let Ok(fields) = Fields::parse(plain_text) {
         return exit_code_failed(&fields);
     }
-    // The lines before the output are Codex's own.
+    // Codex writes the lines before the output itself.
     let own = plain_text
         .lines()
         .take_while(|line| *line != "Output:")

@@ -14,10 +14,10 @@ use super::lines::CUT_BEFORE_RECORD;
 use super::report::{ImportReport, Skipped};
 use super::{ImportError, log_of};
 
-/// The reasons that a reader gives for a record that its writer has not finished.
+/// The reasons for a record that its writer has not finished.
 const UNFINISHED: [&str; 2] = ["cut off", "the list is cut off"];
 
-/// The size and time of a file and its write-ahead log at the last look.
+/// The size and modification time of a file and its write-ahead log at the last pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     bytes: u64,
@@ -58,10 +58,10 @@ pub struct Watch {
     options: ImportOptions,
     seen: HashMap<PathBuf, FileStamp>,
     reported: HashMap<PathBuf, Vec<Skipped>>,
-    /// The kinds of damage in each file that were reported.
+    /// The kinds of damage that were reported for each file.
     repaired: HashMap<PathBuf, HashSet<String>>,
     failed: HashMap<PathBuf, String>,
-    /// The entries of folders that were named as not read.
+    /// The entries of folders that were reported as unread.
     unread: HashSet<PathBuf>,
 }
 
@@ -116,7 +116,7 @@ impl Watch {
             let mut silent = |_: FileProgress<'_>| {};
             let paths = std::slice::from_ref(&path);
             let result = import_paths(store, paths, &self.options, &mut silent);
-            // A file that the store had no time for is tried again.
+            // A file that could not be stored is tried again.
             if !matches!(result, Err(ImportError::Store(_))) {
                 self.seen.insert(path.clone(), stamp);
             }
@@ -130,7 +130,7 @@ impl Watch {
         }
     }
 
-    /// Returns why an entry of a folder is not read, if that was not said before.
+    /// Returns the reason why an entry of a folder is not read, unless it was reported before.
     fn unread(&mut self, store: &dyn SessionStore, path: &Path) -> Option<Growth> {
         if self.unread.contains(path) || self.paths.iter().any(|named| named == path) {
             return None;
@@ -154,7 +154,7 @@ impl Watch {
         mut result: Result<ImportReport, ImportError>,
     ) -> Option<Growth> {
         if let Err(error) = &result {
-            // A failure that repeats at each look is reported once.
+            // A failure that repeats in each pass is reported once.
             let reason = error.to_string();
             if self.failed.get(&path) == Some(&reason) {
                 return None;
@@ -187,12 +187,12 @@ impl Watch {
     }
 }
 
-/// Returns the files in these paths as an import would walk them.
+/// Returns the files that an import of these paths would read.
 fn files_in(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in paths {
         match path.is_dir() {
-            // A folder that cannot be read now may be at the next look.
+            // A folder that cannot be read now may be readable in the next pass.
             true => found.extend(files_within(path).flatten()),
             false => found.push(path.clone()),
         }

@@ -20,21 +20,21 @@ use super::secrets::{HeldMessage, Secrets, TurnPlace};
 use super::state::{ImportedSession, RecordKey};
 use super::{FoundCompaction, Identity, ImportError, Origin, SessionHead, Sink};
 
-/// A batch is written when it holds this many messages …
+/// A batch is written when it has this many messages …
 const MAX_BATCH_MESSAGES: usize = 256;
-/// … or their records this many bytes.
+/// … or when its records have this many bytes.
 const MAX_BATCH_BYTES: usize = 1 << 20;
 
-/// The session that the importer is at.
+/// The current session of the importer.
 #[derive(Clone, Copy)]
-enum Begun {
-    /// None was begun yet.
+enum CurrentSession {
+    /// No session was begun yet.
     Nothing,
-    /// It is not wanted.
+    /// The session is not imported.
     Unwanted,
-    /// It is written as it is read.
+    /// The session, at this index, is written while it is read.
     Written(usize),
-    /// It waits, with this number.
+    /// The session waits, at this index, until it is matched with stored sessions.
     Waiting(usize),
 }
 
@@ -46,7 +46,7 @@ pub(super) struct KnownMessage {
     pub(super) created_at: Option<i64>,
 }
 
-/// Messages of one loop that are not written yet.
+/// The messages of one loop that are not written yet.
 struct LoopBatch {
     loop_key: LoopKey,
     messages: Vec<EncodedMessage>,
@@ -65,18 +65,18 @@ pub struct StoreSink<'a> {
     pub(super) sessions: Vec<ImportedSession>,
     pub(super) by_id: HashMap<SessionId, usize>,
     /// The session that was begun last.
-    current: Begun,
-    /// True if the file held a session.
+    current: CurrentSession,
+    /// True if the file contained a session.
     has_sessions: bool,
     /// Sessions that may be stored already.
     pub(super) waiting: Vec<Incoming>,
-    /// Ids that sessions of the file got here, or that records of it are known by: each is one session.
+    /// Ids that were given to sessions of the file, or that identify their records: each belongs to one session.
     pub(super) claimed: HashSet<SessionId>,
-    /// The ids that sessions of the file have here.
+    /// The new ids of sessions of the file that are stored under another id.
     pub(super) renamed: HashMap<SessionId, SessionId>,
     pub(super) secrets: Secrets,
     batch: Option<LoopBatch>,
-    /// With secrets to look for: the messages of the turn at hand.
+    /// The messages of the current turn, if secrets are searched for.
     pub(super) held: Vec<HeldMessage>,
     skip_encoding: SkipEncoding,
     pub(super) last_turn: LastTurn,
@@ -104,7 +104,7 @@ impl<'a> StoreSink<'a> {
             report: ImportReport::default(),
             sessions: Vec::new(),
             by_id: HashMap::new(),
-            current: Begun::Nothing,
+            current: CurrentSession::Nothing,
             has_sessions: false,
             waiting: Vec::new(),
             claimed: HashSet::new(),
@@ -117,19 +117,19 @@ impl<'a> StoreSink<'a> {
         })
     }
 
-    /// Sets how final the last turn of a transcript is.
+    /// Sets the finality of the last turn of a transcript.
     pub(super) fn with_last_turn(mut self, last_turn: LastTurn) -> Self {
         self.last_turn = last_turn;
         self
     }
 
-    /// Sets `skip_encoding` when stored forms are not worth making ahead.
+    /// Sets `skip_encoding` when encoding ahead is wasted.
     pub(super) fn skipping(mut self, skip_encoding: SkipEncoding) -> Self {
         self.skip_encoding = skip_encoding;
         self
     }
 
-    /// Returns what a reader ahead of this sink needs.
+    /// Returns the state that a reader ahead of this sink needs.
     pub(super) fn encoder(&self) -> Encoder<'a> {
         Encoder {
             digests: self.digests.clone(),
@@ -151,11 +151,11 @@ impl<'a> StoreSink<'a> {
         Ok(self.report)
     }
 
-    /// Writes what is left of the sessions so far, and describes them.
+    /// Writes the remaining messages of the sessions so far, and updates their descriptions.
     fn finish_document(&mut self) -> Result<(), ImportError> {
-        self.settle()?;
+        self.match_waiting()?;
         self.flush()?;
-        self.current = Begun::Nothing;
+        self.current = CurrentSession::Nothing;
         self.by_id.clear();
         self.renamed.clear();
         for state in std::mem::take(&mut self.sessions) {
@@ -177,17 +177,17 @@ impl<'a> StoreSink<'a> {
         Ok(())
     }
 
-    /// True if a session of this id is wanted.
-    pub(super) fn wants(&self, id: &SessionId) -> bool {
+    /// True if the session with this id is to be imported.
+    pub(super) fn is_wanted(&self, id: &SessionId) -> bool {
         self.only.as_ref().is_none_or(|only| only == id)
     }
 
-    /// Begins a session, or goes on with one.
+    /// Begins or continues a session.
     fn start(&mut self, head: SessionHead) -> Result<(), ImportError> {
-        // A record that is known by its file and a key is over when another one begins.
+        // A session that is identified by its file and a key has ended when another one begins.
         let is_keyed = |of: &Incoming| !matches!(of.identity, Identity::Own(_));
         if self.waiting.last().is_some_and(is_keyed) {
-            self.settle()?;
+            self.match_waiting()?;
         }
         self.flush()?;
         let Identity::Own(id) = head.identity.clone() else {
@@ -197,7 +197,7 @@ impl<'a> StoreSink<'a> {
         let is_same = |of: &Incoming| of.identity == head.identity;
         if let Some(at) = self.waiting.iter().position(is_same) {
             self.waiting[at].head = head;
-            self.current = Begun::Waiting(at);
+            self.current = CurrentSession::Waiting(at);
             return Ok(());
         }
         if !self.by_id.contains_key(&id)
@@ -207,13 +207,13 @@ impl<'a> StoreSink<'a> {
             self.wait(head, Some(namesake.key));
             return Ok(());
         }
-        let is_wanted = self.wants(&id);
+        let is_wanted = self.is_wanted(&id);
         Ok(self.begin(id, None, head, is_wanted)?)
     }
 
     fn wait(&mut self, head: SessionHead, namesake: Option<SessionKey>) {
         self.waiting.push(Incoming::new(head, namesake));
-        self.current = Begun::Waiting(self.waiting.len() - 1);
+        self.current = CurrentSession::Waiting(self.waiting.len() - 1);
     }
 
     pub(super) fn begin(
@@ -223,7 +223,7 @@ impl<'a> StoreSink<'a> {
         mut head: SessionHead,
         is_wanted: bool,
     ) -> StoreResult<()> {
-        self.current = Begun::Unwanted;
+        self.current = CurrentSession::Unwanted;
         if !is_wanted {
             return Ok(());
         }
@@ -265,16 +265,16 @@ impl<'a> StoreSink<'a> {
                 self.sessions.len() - 1
             }
         };
-        self.current = Begun::Written(at);
+        self.current = CurrentSession::Written(at);
         Ok(())
     }
 
-    /// Returns the session begun last, `None` if it is not wanted.
+    /// Returns the index of the session begun last; `None` if it is not imported.
     pub(super) fn session_at(&self) -> Result<Option<usize>, ImportError> {
         match self.current {
-            Begun::Written(at) => Ok(Some(at)),
-            Begun::Unwanted | Begun::Waiting(_) => Ok(None),
-            Begun::Nothing => {
+            CurrentSession::Written(at) => Ok(Some(at)),
+            CurrentSession::Unwanted | CurrentSession::Waiting(_) => Ok(None),
+            CurrentSession::Nothing => {
                 let reason = "the importer found a loop before its session";
                 Err(ImportError::Refused(reason.into()))
             }
@@ -350,9 +350,9 @@ impl<'a> StoreSink<'a> {
         Ok(self.queue(at, loop_id, message, origin, bytes)?)
     }
 
-    /// Takes a message that is stored, and of which the transcript says nothing else.
+    /// Skips a message that is stored and unchanged.
     pub(super) fn known_message(&mut self, loop_id: &LoopId, known: &KnownMessage) {
-        let Begun::Written(at) = self.current else {
+        let CurrentSession::Written(at) = self.current else {
             return;
         };
         let session = &mut self.sessions[at];
@@ -367,17 +367,17 @@ impl<'a> StoreSink<'a> {
         self.report.messages += u64::from(known.role != Role::Extension);
     }
 
-    /// True if what was stored of a message was taken away with its turn, which comes in anew.
+    /// True if a stored message was removed with its turn, which is imported again.
     pub(super) fn is_replaced(&self, at: usize, loop_id: &LoopId, fate: Fate) -> bool {
         let state = self.sessions[at].loops.get(loop_id);
         let from = state.and_then(|state| state.known.as_ref()?.replaced_from);
         from.is_some_and(|from| fate.seq().is_some_and(|seq| seq >= from))
     }
 
-    /// The session that is being written.
+    /// Returns the index of the session that is being written.
     pub(super) fn written(&self) -> Option<usize> {
         match self.current {
-            Begun::Written(at) => Some(at),
+            CurrentSession::Written(at) => Some(at),
             _ => None,
         }
     }
@@ -412,7 +412,7 @@ impl<'a> StoreSink<'a> {
         });
         batch
             .messages
-            .push(message.into_ready(origin, self.counter)?);
+            .push(message.into_encoded(origin, self.counter)?);
         batch.bytes += bytes;
         if batch.messages.len() >= MAX_BATCH_MESSAGES || batch.bytes >= MAX_BATCH_BYTES {
             self.flush_batch()?;
@@ -420,7 +420,7 @@ impl<'a> StoreSink<'a> {
         Ok(())
     }
 
-    /// Writes all that waits.
+    /// Writes all batches.
     pub(super) fn flush(&mut self) -> StoreResult<()> {
         self.release_held()?;
         self.flush_batch()
@@ -430,7 +430,7 @@ impl<'a> StoreSink<'a> {
         let Some(batch) = self.batch.take() else {
             return Ok(());
         };
-        // It runs until the transcript ends, so that its last turn counts as in flight meanwhile.
+        // The loop is running until the transcript ends, so that its last turn counts as in flight meanwhile.
         let (key, messages) = (batch.loop_key, batch.messages);
         let appended = append::append_encoded(self.write, key, messages, self.last_turn)?;
         let sealed = record_appended_compactions(self.write, self.counter, &appended.compactions)?;
@@ -438,8 +438,7 @@ impl<'a> StoreSink<'a> {
         Ok(())
     }
 
-    /// Sets a loop running until the transcript ends, so that its last turn counts as in flight
-    /// while it is.
+    /// Sets a loop to running until the transcript ends, so that its last turn counts as in flight meanwhile.
     pub(super) fn reopen(&mut self, key: LoopKey) -> StoreResult<()> {
         let mut row = self.write.loop_by_key(key)?;
         if row.status.is_ended() {
@@ -518,7 +517,9 @@ impl EncodedSink for StoreSink<'_> {
         bytes: usize,
     ) -> Result<(), ImportError> {
         match self.current {
-            Begun::Waiting(at) => self.waiting[at].message(&loop_id, message, origin, bytes),
+            CurrentSession::Waiting(at) => {
+                self.waiting[at].message(&loop_id, message, origin, bytes)
+            }
             _ => self.take_message(&loop_id, message, origin, bytes, Fate::New),
         }
     }
@@ -530,7 +531,7 @@ impl Sink for StoreSink<'_> {
     }
 
     fn begin_loop(&mut self, record: LoopRecord) -> Result<(), ImportError> {
-        let Begun::Waiting(at) = self.current else {
+        let CurrentSession::Waiting(at) = self.current else {
             let record = self.with_renamed(record);
             return self.loop_begins(record, None);
         };
@@ -553,7 +554,7 @@ impl Sink for StoreSink<'_> {
 
     fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError> {
         match self.current {
-            Begun::Waiting(at) => self.waiting[at].compaction(found),
+            CurrentSession::Waiting(at) => self.waiting[at].compaction(found),
             _ => self.found(found),
         }
     }

@@ -1,5 +1,5 @@
-//! Audit chains: each goes on from the row before, ends where its session says, and stands for exactly
-//! what is stored.
+//! Audit chains: each entry continues the one before, the chain ends where its session records the end, and its
+//! digests are exactly those of the stored rows.
 
 use loopstore::extend::audit::AuditEnd;
 use loopstore::extend::{
@@ -11,7 +11,7 @@ use loopstore::internal::AuditedDigests;
 use super::report::{ProblemKind, short};
 use super::verify::Verify;
 
-/// Reads the chain of a session and says what it stands for.
+/// Reads the chain of a session and records the digests in it.
 pub(super) fn session(
     verify: &mut Verify<'_>,
     key: SessionKey,
@@ -27,7 +27,7 @@ pub(super) fn session(
     Ok(audited)
 }
 
-/// Goes along a chain.
+/// Checks a chain entry by entry.
 pub(super) fn walk(
     verify: &mut Verify<'_>,
     session: SessionKey,
@@ -59,7 +59,7 @@ pub(super) fn walk(
     }
 }
 
-/// Checks that a stored row stands in the chain.
+/// Checks that the chain contains a stored row.
 pub(super) fn take(
     verify: &mut Verify<'_>,
     audited: &mut AuditedDigests,
@@ -73,7 +73,7 @@ pub(super) fn take(
     }
 }
 
-/// Says what stands in a chain and is not stored.
+/// Reports the rows that the chain contains and the store does not.
 pub(super) fn missing(verify: &mut Verify<'_>, audited: &AuditedDigests, place: &str) {
     for (kind, digest, count) in audited.rest() {
         let (kind, digest) = (kind.as_str(), short(&digest));

@@ -1,4 +1,4 @@
-//! Blobs: each is what its name says.
+//! Blobs: the name of each is the digest of its bytes.
 
 use loopstore::extend::StoreResult;
 use sha2::{Digest as _, Sha256};

@@ -1,6 +1,5 @@
 //! Blocks: digests, sections, sizes, and the run that wrote them.
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use loopstore::extend::{
@@ -8,22 +7,23 @@ use loopstore::extend::{
     Outcome, RunRow, Section, Size, StoreResult, digest, quote_body,
     scan::{BlobOwner, MessagePlace},
 };
-use loopstore::model::{EditAction, Role};
+use loopstore::model::Role;
 
 use super::coverage::{self, HiddenMessages};
+use super::edits::removed_messages;
 use super::pairs;
 use super::report::{ProblemKind, Subject, short};
 use super::sessions::SessionScope;
 use super::stored::{check_digest, decoded};
 use super::verify::Verify;
 
-/// A block with all that belongs to it.
+/// A block with all rows that belong to it.
 pub(super) struct WholeBlock {
     pub(super) place: String,
     pub(super) row: BlockRow,
     pub(super) messages: Vec<BlockMessage>,
     pub(super) coverage: Vec<CoverageRow>,
-    /// The loop that it stands on.
+    /// The loop that the block belongs to.
     pub(super) loop_key: LoopRow,
     /// The messages that edits removed as a whole or in part, of loops that the block covers as removed.
     removed: Vec<(LoopKey, (u32, u32))>,
@@ -51,7 +51,7 @@ impl WholeBlock {
         self.removed.iter().any(is_it)
     }
 
-    /// Returns the recent messages that are not shown as they are.
+    /// Returns the recent messages that are not shown unchanged.
     pub(super) fn replaced(&self) -> HiddenMessages {
         let recent = |message: &&BlockMessage| message.section == Section::Recent;
         self.messages
@@ -68,7 +68,7 @@ pub(super) fn check(
     scope: &SessionScope,
     key: LoopKey,
 ) -> StoreResult<()> {
-    // A loop that cannot be read is a finding already.
+    // A loop that cannot be read is reported elsewhere.
     let Ok(loop_key) = verify.scan.loop_by_key(key) else {
         return Ok(());
     };
@@ -102,7 +102,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Generations are numbered without gaps, unless some were pruned.
+/// Checks that generations are numbered without gaps, unless some were pruned.
 fn check_generation(
     verify: &mut Verify<'_>,
     scope: &SessionScope,
@@ -143,25 +143,6 @@ fn whole(
         loop_key: loop_key.clone(),
         removed,
     }))
-}
-
-/// Returns the messages that runs removed something of, in the loops of which coverage says that some are removed.
-fn removed_messages(
-    verify: &Verify<'_>,
-    coverage: &[CoverageRow],
-) -> StoreResult<Vec<(LoopKey, (u32, u32))>> {
-    let rows = coverage.iter();
-    let rows = rows.filter(|row| row.disposition == Disposition::Removed);
-    let loops: BTreeSet<LoopKey> = rows.map(|row| row.loop_key).collect();
-    let mut removed = Vec::new();
-    for key in loops {
-        verify.scan.edits_of_loop(key, &mut |found| {
-            let is_removed = found.edit.action == EditAction::Removed;
-            removed.extend(is_removed.then_some((key, found.edit.seqs)));
-            Ok(ControlFlow::Continue(()))
-        })?;
-    }
-    Ok(removed)
 }
 
 fn check_block(
@@ -226,7 +207,7 @@ fn check_messages(
     Ok(())
 }
 
-/// Checks that a quote has the size and the digest of what it quotes, and that coverage says so.
+/// Checks that a quote has the size and the digest of its original, and that the coverage contains it.
 fn check_quote(
     verify: &mut Verify<'_>,
     block: &WholeBlock,
@@ -350,7 +331,7 @@ fn check_layout(verify: &mut Verify<'_>, block: &WholeBlock) -> bool {
     wrong.is_empty()
 }
 
-/// Adds up what the block covers and what it shows.
+/// Checks the totals of the covered and the shown content.
 fn check_sizes(verify: &mut Verify<'_>, block: &WholeBlock) -> StoreResult<()> {
     let row = &block.row;
     let replaced = block.replaced();

@@ -12,7 +12,7 @@ use super::report::ProblemKind;
 use super::turns::Turn;
 use super::verify::Verify;
 
-/// The calls of a loop without a result so far.
+/// The calls of a loop that have no result yet.
 #[derive(Debug, Default)]
 pub(super) struct CallBook {
     open: BTreeMap<String, u32>,
@@ -23,7 +23,7 @@ impl CallBook {
         &self.open
     }
 
-    /// Notes the calls of a message, or which call it answers.
+    /// Records the calls of a message, or the call that it answers.
     pub(super) fn follow(&mut self, loop_key: LoopKey, turn: &mut Turn, message: &Message) {
         let number = turn.row.turn;
         for call in message.tool_calls() {
@@ -50,9 +50,9 @@ impl CallBook {
 
 /// Checks the calls of earlier loops that a turn answers.
 ///
-/// They were found when the result came; since then a loop above may have got more calls, or the
-/// result of the same call. So a site must hold such a call unless its turn changed later, and a
-/// call that was there before must be named unless one in a loop between was.
+/// They were resolved when the result came; since then a loop above may have got more calls, or the result of
+/// the same call. So a recorded site must contain such a call unless its turn changed later, and a call that
+/// existed then must be recorded unless a call of a nearer loop was.
 pub(super) fn check_calls_from_above(
     verify: &mut Verify<'_>,
     loop_key: &LoopRow,
@@ -98,7 +98,7 @@ pub(super) fn check_calls_from_above(
     Ok(())
 }
 
-/// Returns the loops above, nearest first, with where the chain leaves them.
+/// Returns the loops above, nearest first, each with the turn at which the chain leaves it.
 fn above(read: &dyn StoreRead, loop_key: &LoopRow) -> StoreResult<Vec<(LoopRow, Cut)>> {
     let mut above = Vec::new();
     let Some(parent) = loop_key.parent else {
@@ -135,8 +135,8 @@ fn changed_after(read: &dyn StoreRead, site: CallSite, turn: &Turn) -> StoreResu
     Ok(row.is_some_and(|row| row.tick >= turn.began))
 }
 
-/// Returns true if a turn has a call with such an id, in a message before `end`. A message that was
-/// removed may have held it.
+/// Returns true if a turn has a call with this id in a message before `end`. A removed message may have
+/// contained it.
 pub(super) fn calls_in(
     read: &dyn StoreRead,
     site: CallSite,
@@ -150,7 +150,7 @@ pub(super) fn calls_in(
     Ok(found)
 }
 
-/// Visits the messages of a turn before the sequence `end`; `None` is one that was removed.
+/// Visits the messages of a turn before the sequence `end`; a removed message is `None`.
 pub(super) fn each_message(
     read: &dyn StoreRead,
     site: CallSite,
@@ -173,7 +173,7 @@ pub(super) fn each_message(
     })
 }
 
-/// Returns the call above that a result answers, if nothing was appended to its turn since.
+/// Returns the call above that a result answers, if nothing was appended to the call's turn since.
 fn expected(
     read: &dyn StoreRead,
     above: &[(LoopRow, Cut)],

@@ -1,4 +1,4 @@
-//! Coverage: every message that a block covers is in exactly one range, with what became of it.
+//! Coverage: every message that a block covers is in exactly one range, with its disposition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use super::blocks::WholeBlock;
 use super::report::ProblemKind;
 use super::verify::Verify;
 
-/// Recent messages that are not shown as they are: by sequence, whether something is shown.
+/// Recent messages that are not shown unchanged: by sequence, true if a part is shown.
 pub(super) type HiddenMessages = BTreeMap<u32, bool>;
 
 /// Checks the coverage of a block.
@@ -46,13 +46,13 @@ pub(super) fn check(verify: &mut Verify<'_>, block: &WholeBlock) -> StoreResult<
     Ok(())
 }
 
-/// Goes through the messages and the ranges of a block side by side.
+/// Compares the messages and the ranges of a block in order.
 struct Sweep<'a> {
     block: &'a WholeBlock,
     rows: &'a [CoverageRow],
     replaced: HiddenMessages,
     at: usize,
-    /// The first and the last turn of the messages met in each range.
+    /// The first and the last turn of the messages found in each range.
     met: Vec<Option<(u32, u32)>>,
     problems: BTreeSet<String>,
 }
@@ -69,7 +69,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Says so once, however many messages it concerns.
+    /// Reports a problem once, for the first message with it.
     fn wrong(&mut self, detail: String) {
         if self.problems.len() < 20 {
             self.problems.insert(detail);
@@ -140,7 +140,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Compares the turns of each range, and the messages that stand for others, with what was met.
+    /// Compares the turns of each range, and the messages that replace others, with those found.
     fn check_ends(&mut self) {
         for at in 0..self.rows.len() {
             let (row, met) = (self.rows[at], self.met[at]);
@@ -200,7 +200,7 @@ fn check_rollup(
     Ok(())
 }
 
-/// Returns the coverage of other loops without what quotes part of it.
+/// Returns the coverage of other loops without the ranges of quotes in it.
 fn whole_ranges(block: &WholeBlock, others: &[CoverageRow]) -> Vec<CoverageRow> {
     let mut ranges: Vec<CoverageRow> = Vec::new();
     for row in others {
@@ -225,7 +225,7 @@ fn whole_ranges(block: &WholeBlock, others: &[CoverageRow]) -> Vec<CoverageRow> 
     ranges
 }
 
-/// Returns the loops above that of a block, with how many of their turns belong to its chain.
+/// Returns the loops above that of a block, each with the number of its turns that belong to the chain.
 fn above(verify: &Verify<'_>, block: &WholeBlock) -> StoreResult<BTreeMap<LoopKey, u32>> {
     let mut above = BTreeMap::new();
     let Some(parent) = block.loop_key.parent else {
@@ -240,8 +240,8 @@ fn above(verify: &Verify<'_>, block: &WholeBlock) -> StoreResult<BTreeMap<LoopKe
     Ok(above)
 }
 
-/// Returns the coverage of each loop above: the block's own, else that of the rollup nearest before it that it
-/// goes on from.
+/// Returns the coverage of each loop above: the block's own, else that of the nearest rollup that the block
+/// extends.
 fn coverage_of(
     verify: &Verify<'_>,
     block: &WholeBlock,
@@ -272,7 +272,7 @@ fn by_loop(rows: &[CoverageRow]) -> BTreeMap<LoopKey, Vec<CoverageRow>> {
     by_loop
 }
 
-/// Returns what is wrong with the quotes of messages of the loops above: coverage must say that they are kept.
+/// Returns the problems of quotes from the loops above: the coverage must record them as kept.
 fn unkept(block: &WholeBlock, covered: &BTreeMap<LoopKey, Vec<CoverageRow>>) -> Vec<String> {
     let quoted = block.messages.iter().filter_map(BlockMessage::quoted);
     let others = quoted.filter(|(key, _)| *key != block.row.loop_key);
@@ -293,7 +293,7 @@ fn unkept(block: &WholeBlock, covered: &BTreeMap<LoopKey, Vec<CoverageRow>>) -> 
     unkept.map(told).collect()
 }
 
-/// Returns the rollup that a block extends. Keys fall, so that the way back cannot be a circle.
+/// Returns the rollup that a block extends. Keys decrease, so the walk back ends.
 fn earlier(row: &BlockRow) -> Option<BlockKey> {
     row.extends.filter(|extends| *extends < row.key)
 }

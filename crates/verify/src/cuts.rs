@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use loopstore::extend::{LoopKey, Point, SessionKey, StoreResult, scan::StoreScan};
 
-/// The cuts of the loops above a leaf, as far up as was asked.
+/// The cuts of the loops above a leaf, as far up as they were needed so far.
 #[derive(Default)]
 pub(super) struct ChainCuts {
     leaf: Option<(LoopKey, SessionKey)>,
@@ -15,8 +15,8 @@ pub(super) struct ChainCuts {
 }
 
 impl ChainCuts {
-    /// Returns how many turns of a loop belong to the chain of what was made at a point; `None` if the loop is
-    /// not on the chain.
+    /// Returns the number of turns of a loop that belong to the chain of a point; `None` if the loop is not on
+    /// the chain.
     pub(super) fn of(
         &mut self,
         scan: &dyn StoreScan,
@@ -34,7 +34,7 @@ impl ChainCuts {
                 Ok(ControlFlow::Break(()))
             })?;
         }
-        // Keys fall from child to parent.
+        // Keys decrease from child to parent.
         while let Some((key, cut)) = self.next.filter(|(key, _)| *key >= loop_key) {
             self.next = None;
             scan.walk(key, &mut |row| {

@@ -96,13 +96,13 @@ impl Head {
     }
 }
 
-/// Where a chain ended: how many it had, and its digest in hexadecimal digits.
+/// The end of a chain: the number of its entries, and its digest in hexadecimal digits.
 type ChainEnd = (u64, String);
 
-/// The state of a database that a head is the digest of.
+/// The state of a database from which a head is computed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct HeadState {
-    /// The receipts; where tenants are kept apart, a chain for each.
+    /// The receipts; one chain for each tenant if tenants are kept apart.
     receipts: Vec<ChainEnd>,
     sessions: BTreeMap<SessionId, SessionChains>,
 }
@@ -143,7 +143,7 @@ fn end_of(chain: &AuditChain) -> ChainEnd {
     (chain.end.seq, hex::encode(chain.end.chain))
 }
 
-/// Returns the chain digest of a loop after so many messages.
+/// Returns the chain digest of a loop after the first `seq` messages.
 fn chain_at(read: &dyn StoreRead, loop_key: LoopKey, seq: u32) -> StoreResult<Option<[u8; 32]>> {
     let Some(last) = seq.checked_sub(1) else {
         return Ok(None);
@@ -156,7 +156,7 @@ fn chain_at(read: &dyn StoreRead, loop_key: LoopKey, seq: u32) -> StoreResult<Op
     Ok(found)
 }
 
-/// Returns true if a chain still begins with the entries that it had then.
+/// Returns true if a chain still begins with the entries that it had at that time.
 fn begins_with(chain: &AuditChain, (seq, digest): &ChainEnd) -> bool {
     let Some(last) = seq.checked_sub(1) else {
         return true;
@@ -278,7 +278,7 @@ fn check(scan: &dyn StoreScan, head: &Head, found: &mut Findings) -> StoreResult
     Ok(())
 }
 
-/// Returns what a head stands for; `None` if that is not here.
+/// Returns the state that a head was computed from; `None` if the database does not contain it.
 fn stored(scan: &dyn StoreScan, head: &Head) -> StoreResult<Option<HeadState>> {
     let Some(content) = scan.head(&head.sha256)? else {
         return Ok(None);

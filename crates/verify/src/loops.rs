@@ -56,7 +56,7 @@ struct Walk<'v, 'a> {
     tick: Tick,
     /// The chain through the last message; `None` after a gap.
     chain: Option<[u8; 32]>,
-    /// `None` after a message whose turn index is not known: then the turn column is believed.
+    /// `None` after a message whose turn index is not known: the turn column is then trusted.
     cursor: Option<GroupCursor>,
     totals: LoopTotals,
     progress: LoopProgress,
@@ -65,12 +65,12 @@ struct Walk<'v, 'a> {
     before: Option<TurnRow>,
     calls: CallBook,
     packs: Packs,
-    /// Whether all that was said is known: nothing is missing, unreadable or removed.
+    /// True while all content is known: no message is missing, unreadable or removed.
     is_whole: bool,
 }
 
 impl Walk<'_, '_> {
-    /// Visits all messages; one that cannot be read is stepped over.
+    /// Visits all messages; skips a message that cannot be read.
     fn messages(&mut self) -> StoreResult<()> {
         let (scan, key) = (self.verify.scan, self.row.key);
         loop {
@@ -87,7 +87,7 @@ impl Walk<'_, '_> {
             let place = format!("{}, message {}", self.place, self.totals.next_seq);
             match self.verify.found.readable(place, next)? {
                 Some(Some(seq)) => self.unreadable(seq, &detail),
-                // Not even its key can be read: what follows it cannot be reached.
+                // Not even the key can be read, so the messages after it cannot be reached.
                 _ => return Ok(()),
             }
         }
@@ -102,7 +102,7 @@ impl Walk<'_, '_> {
         self.totals.next_seq = seq.saturating_add(1);
     }
 
-    /// Forgets what hangs on the messages before.
+    /// Forgets the state that depends on the messages before.
     fn gap(&mut self) {
         self.is_whole = false;
         self.chain = None;
@@ -122,7 +122,7 @@ impl Walk<'_, '_> {
                 Some(last) if last >= from => {
                     format!("messages {from} to {last} are missing before it")
                 }
-                // A page of the table stands in another one's place.
+                // A page of the table was replaced by another one.
                 _ => format!("it comes after message {}", from.saturating_sub(1)),
             };
             self.verify.found.add(ProblemKind::Sequence, &place, detail);
@@ -141,12 +141,12 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Returns the time that the store gave the message, if the chain holds one.
+    /// Returns the time that the store gave the message, if the chain contains one.
     fn check_chain(&mut self, row: &MessageRow, place: &str) -> StoreResult<Option<i64>> {
         let at = MessagePlace::InLoop(self.row.key, row.seq);
         check_digest(self.verify, self.scope, &row.body, at, place)?;
         let Some(before) = self.chain.replace(row.chain) else {
-            // Behind a gap nothing says whose the time is.
+            // After a gap the source of the time is unknown.
             return Ok(row.created_at);
         };
         let derived = codec::chain(&before, &row.body.digest, None);
@@ -173,7 +173,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Decodes a message and compares what its row says of it; `stamp` is the time that the store gave it.
+    /// Decodes a message and compares it with its row; `stamp` is the time that the store gave the message.
     fn decode(
         &mut self,
         row: &MessageRow,
@@ -229,7 +229,7 @@ impl Walk<'_, '_> {
 
     fn open_turn(&mut self, row: &MessageRow, message: Option<&AgentMessage>) -> StoreResult<()> {
         self.close_turn()?;
-        // After a gap the turn column says how many turns went by.
+        // After a gap the turn column tells the number of skipped turns.
         let number = match row.turn {
             Some(turn) if !self.is_whole && turn > self.totals.turns => {
                 self.before = None;
@@ -322,7 +322,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Compares what only the content of all messages tells.
+    /// Compares the values that require the content of all messages.
     fn check_whole(&mut self) {
         let (stored, derived) = (&self.row.progress, &self.progress);
         let (found, kind, at) = (&mut self.verify.found, ProblemKind::Total, &self.place);
@@ -339,7 +339,7 @@ impl Walk<'_, '_> {
         );
     }
 
-    /// Checks which turns are complete, and that these are sealed; an import may leave the last one open.
+    /// Checks which turns are complete, and that these are sealed; an import may leave the last turn open.
     fn check_seal(&mut self) {
         let (stored, open) = (&self.row.totals, &self.row.progress.open_calls);
         let last = self.before.as_ref().filter(|_| self.totals.turns > 0);

@@ -1,4 +1,4 @@
-//! Manifests: each is derived again from what had happened at its moment.
+//! Manifests: each context is derived again from the state at its point in time.
 
 use loopstore::extend::{ManifestKey, ManifestRow, StoreResult, audit::AuditKind, digest};
 use loopstore::internal::{derive, was_replaced};
@@ -67,7 +67,7 @@ fn check_leaf(
     Ok(())
 }
 
-/// Builds the context of that moment again and compares.
+/// Builds the context at that point in time again and compares.
 fn check_context(
     verify: &mut Verify<'_>,
     scope: &SessionScope,
@@ -80,7 +80,7 @@ fn check_context(
     };
     let sha256 = outline.sha256();
     let is_same = outline.parts == row.parts && sha256 == row.sha256;
-    // Blocks that were pruned are not there to be built with.
+    // Pruned blocks are missing from the new context.
     if is_same || verify.has_receipt(scope.key, &["prune"]) {
         return Ok(());
     }

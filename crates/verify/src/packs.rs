@@ -1,5 +1,5 @@
-//! Packs: they do not overlap, and what stands in one stands in no row. Whether they can be opened, and
-//! whether their messages fit their digests, is found where the messages are read.
+//! Packs: they do not overlap, and no message of a pack is also in its row. Errors of decompression and digests
+//! are found where the messages are read.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use loopstore::internal::view_head;
 use super::report::{ProblemKind, Subject};
 use super::verify::Verify;
 
-/// The packs of a loop, while its messages go by in order.
+/// The packs of a loop, while its messages are read in order.
 #[derive(Default)]
 pub(super) struct Packs {
-    /// First and last message of each.
+    /// The first and the last message of each pack.
     spans: Vec<(u32, u32)>,
-    /// The heads of messages that were not compared yet.
+    /// The heads of messages that are not compared yet.
     heads: BTreeMap<u32, String>,
 }
 
@@ -48,7 +48,7 @@ impl Packs {
         Ok(packs)
     }
 
-    /// Checks that what is in a pack is not in its row too.
+    /// Checks that the content of a pack is not in the rows too.
     fn stand_alone(&self, verify: &mut Verify<'_>, key: LoopKey, place: &str) -> StoreResult<()> {
         let mut from = Some(0).filter(|_| !self.spans.is_empty());
         while let Some(next) = from {
@@ -73,7 +73,7 @@ impl Packs {
         span.is_some_and(|(_, last)| seq <= *last)
     }
 
-    /// Compares what is told of a message with what it says.
+    /// Compares the head of a message with the message.
     pub(super) fn check(
         &mut self,
         verify: &mut Verify<'_>,

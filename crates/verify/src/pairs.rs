@@ -1,4 +1,4 @@
-//! A block of ours never parts a call from its result.
+//! Calls and results: a block of loopstore never separates them.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn is_compacted(block: &WholeBlock, turn: u32) -> bool {
     block.section(turn) == Some(1)
 }
 
-/// Whether the block itself covers the result: one that came later into a covered turn is the tail.
+/// True if the block itself covers the result: a late result in a covered turn belongs to the tail.
 fn is_parted(
     verify: &Verify<'_>,
     block: &WholeBlock,

@@ -1,4 +1,4 @@
-//! Receipts: none is open or changed, and they explain what is not there any more.
+//! Receipts: none is open or changed, and each explains content that is missing.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ pub(super) fn check(verify: &mut Verify<'_>) -> StoreResult<Vec<ReceiptRow>> {
     Ok(rows)
 }
 
-/// Tells which sessions name others that were erased or pruned.
+/// Reports the sessions that refer to erased or pruned ones.
 pub(super) fn explain(verify: &mut Verify<'_>) -> StoreResult<()> {
     let gone: Vec<ReadReceipt<'_>> = verify
         .receipts
@@ -76,7 +76,7 @@ fn explain_session(
     key: SessionKey,
     gone: &[ReadReceipt<'_>],
 ) -> StoreResult<()> {
-    // A session that cannot be read is a finding already.
+    // A session that cannot be read is reported elsewhere.
     let Ok(row) = verify.scan.session_by_key(key) else {
         return Ok(());
     };
@@ -128,7 +128,7 @@ fn explain_session(
     Ok(())
 }
 
-/// Returns the session that a loop went with.
+/// Returns the session with which a loop was removed.
 fn owner_of(gone: &[ReadReceipt<'_>], id: &LoopId) -> Option<SessionId> {
     let has_it = |receipt: &Receipt| receipt.loops.iter().any(|one| one.loop_id == *id);
     let found = gone.iter().rev().find(|(receipt, _)| has_it(receipt));

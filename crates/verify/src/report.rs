@@ -10,8 +10,8 @@ use loopstore::failpoints::{self, Failpoint};
 use loopstore_files::copies::UnfinishedCopy;
 use serde::Serialize;
 
-/// More problems than this are only counted: a database of which every row is damaged must not
-/// fill the memory.
+/// The number of problems that are listed; more are only counted, since a database in which every row is
+/// damaged must not fill the memory.
 const MAX_PROBLEMS: usize = 1000;
 
 /// The kind of a problem.
@@ -181,10 +181,10 @@ pub enum Subject {
     Source(SourceKey),
 }
 
-/// Collects problems while everything is read.
+/// The problems found so far.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// The row that is looked at.
+    /// The row that is being checked.
     pub(super) subject: Subject,
     pub(super) checked: Checked,
     pub(super) index: Vec<String>,
@@ -213,12 +213,12 @@ impl Findings {
         });
     }
 
-    /// Returns what was found, with the row of each.
+    /// Returns the problems, each with its row.
     pub(super) fn into_faults(self) -> Vec<(Subject, Problem)> {
         self.subjects.into_iter().zip(self.problems).collect()
     }
 
-    /// Adds a problem if what is stored is not what follows from the rest.
+    /// Adds a problem if a stored value is not the derived one.
     pub(super) fn compare<T: PartialEq + std::fmt::Debug>(
         &mut self,
         kind: ProblemKind,
@@ -233,7 +233,7 @@ impl Findings {
         }
     }
 
-    /// Takes damage as a finding; anything else ends the check.
+    /// Converts damage into a problem; any other error ends the check.
     pub(super) fn readable<T>(
         &mut self,
         place: impl Display,
@@ -269,7 +269,7 @@ impl Findings {
     }
 }
 
-/// Writes a digest so that two can be told apart.
+/// Writes the beginning of a digest, which is enough to distinguish two.
 pub(super) fn short(digest: &[u8; 32]) -> String {
     hex::encode(digest)[..12].to_owned()
 }

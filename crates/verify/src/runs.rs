@@ -7,16 +7,16 @@ use loopstore::extend::{
 use super::report::{ProblemKind, Subject, short};
 use super::sessions::SessionScope;
 use super::verify::Verify;
-use super::{audit, sealed};
+use super::{audit, edits, sealed};
 
-/// Checks the runs of a session, and what was undone and redone.
+/// Checks the runs of a session, and its undos and redos.
 pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
     let runs = verify.scan.run_keys(scope.key);
     let runs = verify.found.readable(&scope.place, runs)?;
     for key in runs.into_iter().flatten() {
         check_run(verify, scope, key)?;
     }
-    check_edit_counts(verify, scope)?;
+    edits::check_counts(verify, scope)?;
     let flips = verify.scan.flip_keys(scope.key);
     let flips = verify.found.readable(&scope.place, flips)?;
     for key in flips.into_iter().flatten() {
@@ -30,7 +30,7 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreR
     check_hides(verify, scope)
 }
 
-/// Checks what hid the session and brought it back: each goes on from the id that the one before gave it.
+/// Checks the hides and unhides of a session: each continues with the id that the one before set.
 fn check_hides(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
     let keys = verify.scan.hide_keys(scope.key);
     let keys = verify.found.readable(&scope.place, keys)?;
@@ -83,14 +83,14 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut SessionScope, key: RunKey) -> 
     let stored = stored.unwrap_or(derived);
     check_row_digest(verify, &place, &stored, &derived);
     audit::take(verify, &mut scope.audited, AuditKind::Run, stored, &place);
-    // One that is not over has no moment.
+    // A running one has no tick of its end.
     if row.outcome != Outcome::Running {
         scope.take_moment(verify, &place, row.tick);
     }
     check_point(verify, scope, &place, row.point)?;
     check_json(verify, &place, &row);
     check_blocks(verify, &place, &row)?;
-    check_edits(verify, scope, &place, &row)?;
+    edits::check(verify, scope, &place, &row)?;
     sealed::check(verify, scope, &place, &row)
 }
 
@@ -106,7 +106,7 @@ pub(super) fn check_row_digest(
     }
 }
 
-/// Checks that a point is in the session and not beyond the turns of its loop.
+/// Checks that a point is in the session and not after the last turn of its loop.
 fn check_point(
     verify: &mut Verify<'_>,
     scope: &SessionScope,
@@ -138,69 +138,7 @@ fn check_json(verify: &mut Verify<'_>, place: &str, row: &RunRow) {
     }
 }
 
-/// Checks the edits of a run: their digests, and that their messages are in the session.
-fn check_edits(
-    verify: &mut Verify<'_>,
-    scope: &mut SessionScope,
-    place: &str,
-    row: &RunRow,
-) -> StoreResult<()> {
-    let edits = verify.scan.edits_and_digests(row.key);
-    let edits = verify.found.readable(place, edits)?.unwrap_or_default();
-    for (ordinal, (edit, stored)) in edits.into_iter().enumerate() {
-        verify.found.checked.edits += 1;
-        let place = format!("{place}, edit {ordinal}");
-        check_row_digest(verify, &place, &stored, &digest::edit(&edit));
-        *scope.edits.entry(edit.loop_key).or_default() += 1;
-        if row.outcome != Outcome::Committed {
-            let detail = format!("its run ended as {}", row.outcome.as_str());
-            verify.found.add(ProblemKind::Run, &place, detail);
-        }
-        let owner = verify.scan.loop_by_key(edit.loop_key);
-        let Some(owner) = verify.found.readable(&place, owner)? else {
-            continue;
-        };
-        if owner.session != scope.key || edit.seqs.1 >= owner.totals.next_seq {
-            let (id, (from, to)) = (owner.loop_id.clone(), edit.seqs);
-            let detail = format!("loop `{id}` of this session has no messages {from} to {to}");
-            verify.found.add(ProblemKind::Run, &place, detail);
-        }
-    }
-    Ok(())
-}
-
-/// Checks that each loop and the session count their edits: a read of a loop without edits looks for none.
-fn check_edit_counts(verify: &mut Verify<'_>, scope: &SessionScope) -> StoreResult<()> {
-    let rows = verify.scan.loops(scope.key);
-    let rows = verify
-        .found
-        .readable(&scope.place, rows)?
-        .unwrap_or_default();
-    for row in rows {
-        let found = scope.edits.get(&row.key).copied().unwrap_or(0);
-        if row.edits != found {
-            let (place, counted) = (&scope.place, row.edits);
-            let detail = format!(
-                "loop `{}` counts {counted} edits and has {found}",
-                row.loop_id
-            );
-            verify.found.add(ProblemKind::Total, place, detail);
-        }
-    }
-    let counted = verify.scan.edit_count(scope.key);
-    let counted = verify
-        .found
-        .readable(&scope.place, counted)?
-        .unwrap_or_default();
-    let found: u64 = scope.edits.values().copied().map(u64::from).sum();
-    if counted != found {
-        let detail = format!("it counts {counted} edits and has {found}");
-        verify.found.add(ProblemKind::Total, &scope.place, detail);
-    }
-    Ok(())
-}
-
-/// Only a committed run has blocks.
+/// Checks that only a committed run has blocks.
 fn check_blocks(verify: &mut Verify<'_>, place: &str, row: &RunRow) -> StoreResult<()> {
     if row.outcome == Outcome::Committed {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The compactions of providers: whether what their runs tell of is still there, where it was and as it was.
+//! The compactions of providers: each that a run records is still in its place and unchanged.
 
 use std::ops::ControlFlow;
 
@@ -10,11 +10,11 @@ use super::report::ProblemKind;
 use super::sessions::SessionScope;
 use super::verify::Verify;
 
-/// The remedy for all of these.
+/// The remedy for all problems of this kind.
 const WHAT_TO_DO: &str =
     "repair the session: that undoes the compaction and compacts the originals";
 
-/// Checks the compaction that a run tells of, unless it was undone.
+/// Checks the compaction that a run records, unless it was undone.
 pub(super) fn check(
     verify: &mut Verify<'_>,
     scope: &mut SessionScope,
@@ -49,7 +49,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Checks a compaction that came in the place of a whole conversation: it stands in its block.
+/// Checks a compaction that replaced a whole conversation: it is in its block.
 fn check_whole(
     verify: &mut Verify<'_>,
     place: &str,
@@ -74,7 +74,8 @@ fn check_whole(
     Ok(())
 }
 
-/// Returns the digests of the compactions in the blocks of a run, `None` if what these say was removed.
+/// Returns the digests of the compactions in the blocks of a run; `None` if the content of the blocks was
+/// removed.
 fn items_of_blocks(
     scan: &dyn StoreScan,
     run: &RunRow,
@@ -97,7 +98,7 @@ fn items_of_blocks(
     Ok(Some(items))
 }
 
-/// Checks that a run tells of every compaction that stands in a message.
+/// Checks that a run records every compaction in a message.
 pub(super) fn check_orphans(verify: &mut Verify<'_>, scope: &SessionScope) {
     for (loop_id, seq, provider) in scope.sealed.difference(&scope.recorded) {
         let place = format!("{}, loop {loop_id}, message {seq}", scope.place);
@@ -110,8 +111,8 @@ pub(super) fn check_orphans(verify: &mut Verify<'_>, scope: &SessionScope) {
     }
 }
 
-/// Returns the message that a compaction stands in, `None` if it is not there; within, `None` if what it says
-/// was archived.
+/// Returns the message that contains a compaction; `None` if it does not exist. The inner value is `None` if
+/// the content was archived.
 fn message_of(
     verify: &Verify<'_>,
     run: &RunRow,

@@ -13,17 +13,17 @@ use super::runs::check_row_digest;
 use super::verify::Verify;
 use super::{audit, blocks, loops, manifests, runs, sealed};
 
-/// The session at hand.
+/// The session that is being checked.
 pub(super) struct SessionScope {
     pub(super) key: SessionKey,
     /// Its id, if its row can be read.
     pub(super) id: Option<SessionId>,
     pub(super) place: String,
-    /// Its clock; the end of time if it cannot be read.
+    /// Its clock; the maximum if it cannot be read.
     pub(super) tick: Tick,
     /// True if the session was imported: a transcript may leave the last turn of a loop open.
     pub(super) is_imported: bool,
-    /// Moments of loop starts, runs and flips: no two are the same.
+    /// The ticks of loop starts, runs and flips: each is used once.
     pub(super) moments: BTreeSet<Tick>,
     /// Digests of the audit chain whose rows were not read yet.
     pub(super) audited: AuditedDigests,
@@ -35,11 +35,11 @@ pub(super) struct SessionScope {
     pub(super) edits: BTreeMap<LoopKey, u32>,
 }
 
-/// A message that holds the compaction of a provider.
+/// A message that contains the compaction of a provider.
 pub(super) type SealedPlace = (LoopId, u32, SealingProvider);
 
 impl SessionScope {
-    /// Checks that a moment lies within the session's time and is not another's.
+    /// Checks that a tick is within the session's clock and is used once.
     pub(super) fn take_moment(&mut self, verify: &mut Verify<'_>, place: &str, tick: Tick) {
         if tick > self.tick || tick < 1 {
             let detail = format!("tick {tick} is outside of 1 to {}", self.tick);
@@ -108,7 +108,7 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
     Ok(())
 }
 
-/// Checks where a session was imported from.
+/// Checks the import that a session came from.
 fn imports(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
     let keys = verify.scan.import_keys(scope.key);
     let keys = verify.found.readable(&scope.place, keys)?;
@@ -151,7 +151,7 @@ fn check_row(verify: &mut Verify<'_>, row: &SessionRow, scope: &SessionScope, lo
     }
 }
 
-/// Checks one loop but for its blocks, and returns its moment.
+/// Checks a loop except its blocks, and returns its tick.
 fn check_loop(
     verify: &mut Verify<'_>,
     scope: &mut SessionScope,
@@ -225,7 +225,7 @@ fn check_parent(verify: &mut Verify<'_>, row: &LoopRow, place: &str) -> StoreRes
     Ok(())
 }
 
-/// Compares the id of a loop with that of its interchange form, which is stored apart.
+/// Compares the id of a loop with the id in its interchange form, which is stored separately.
 fn check_meta(verify: &mut Verify<'_>, row: &LoopRow, place: &str) -> StoreResult<()> {
     let meta = verify.scan.loop_meta(row.key);
     let Some(meta) = verify.found.readable(place, meta)? else {

@@ -1,4 +1,4 @@
-//! Kept source files: each has the parts that were kept, and each part is what its name says.
+//! Kept source files: each has all its parts, and the name of each part is the digest of its bytes.
 
 use loopstore::extend::source::SourceError;
 use loopstore::extend::source::write_out;

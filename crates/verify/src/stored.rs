@@ -10,7 +10,7 @@ use super::report::{ProblemKind, short};
 use super::sessions::SessionScope;
 use super::verify::Verify;
 
-/// Checks the digest of a stored message; one that was removed needs a receipt.
+/// Checks the digest of a stored message; a removed message needs a receipt.
 pub(super) fn check_digest(
     verify: &mut Verify<'_>,
     scope: &SessionScope,
@@ -42,7 +42,7 @@ pub(super) fn check_digest(
     Ok(())
 }
 
-/// Checks a message without a salt: what stands there must be what a redaction wrote.
+/// Checks a message without a salt: its content must be one that a redaction wrote.
 fn check_redacted(
     verify: &mut Verify<'_>,
     scope: &SessionScope,
@@ -111,8 +111,8 @@ pub(super) fn decoded(
     Ok(Some(message))
 }
 
-/// Checks that the blobs of a message are there and noted. A source may itself name a blob that was
-/// never here: then the message has its size without it.
+/// Checks that the blobs of a message exist and are recorded. A source may itself name a blob that was never
+/// stored: then the size of the message excludes the blob.
 fn check_blobs(
     verify: &mut Verify<'_>,
     owner: BlobOwner,

@@ -9,10 +9,10 @@ use super::calls::check_calls_from_above;
 use super::report::ProblemKind;
 use super::verify::Verify;
 
-/// A turn as its messages tell it. Its sums are its own, not those of the loop.
+/// A turn as its messages show it. Its sums are its own, not those of the loop.
 pub(super) struct Turn {
     pub(super) row: TurnRow,
-    /// Ids of results here whose call is not in this loop.
+    /// The ids of its results whose call is not in this loop.
     pub(super) calls_from_above: Vec<String>,
     /// The tick of its first message.
     pub(super) began: Tick,
@@ -36,8 +36,7 @@ impl Turn {
     }
 }
 
-/// Compares a turn with its row, whose sums go on from those of the row before, and returns the
-/// row.
+/// Compares a turn with its row, whose sums continue those of the row before, and returns the row.
 pub(super) fn check_turn(
     verify: &mut Verify<'_>,
     loop_key: &LoopRow,
@@ -102,7 +101,7 @@ fn check_sums(
     }
 }
 
-/// Compares the calls of other turns that are answered in this one.
+/// Compares the calls of other turns that this turn answers.
 fn check_answers(
     verify: &mut Verify<'_>,
     loop_key: &LoopRow,

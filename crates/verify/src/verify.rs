@@ -1,7 +1,7 @@
-//! Asks a store whether it tells the truth.
+//! The check of a whole store.
 //!
-//! Everything is read in one snapshot, session by session and loop by loop; of a loop only the
-//! message at hand, the turn that it is in and the calls without a result are held in memory.
+//! All rows are read in one snapshot, session by session and loop by loop; of a loop only the current message,
+//! its turn and the calls without a result are in memory.
 
 use loopstore::extend::{
     Database, ReceiptRow, SessionKey, StoreError, StoreResult, scan::StoreScan,
@@ -62,7 +62,7 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
     };
     if found.index.is_empty() {
         found.index = match missing_from_index(store) {
-            // Named below, if it is damage of the record.
+            // Reported below, if the record is damaged.
             Err(StoreError::Damaged(_)) => Vec::new(),
             Err(StoreError::IndexDamaged(detail)) => vec![detail],
             Err(StoreError::ForeignSchema(_)) => Vec::new(),
@@ -99,13 +99,13 @@ pub fn verify(store: &dyn Database) -> StoreResult<VerifyReport> {
     };
     match scanned {
         Ok(found) => Ok(left(found.into_report())),
-        // The snapshot itself could not be had: the header or the schema is damaged.
+        // The snapshot itself failed: the header or the schema is damaged.
         Err(StoreError::Damaged(detail)) => {
             let mut found = kept.unwrap_or_default();
             found.add(ProblemKind::Sqlite, "database", detail);
             Ok(left(found.into_report()))
         }
-        // Something stands in place of a table, and does not end.
+        // A view in place of a table may be endless.
         Err(error @ StoreError::ForeignSchema(_)) => {
             let mut found = Findings::default();
             own_checks(&mut found, ProblemKind::Schema, store.schema_problems())?;
@@ -176,7 +176,7 @@ pub fn faults(
     Ok(verify.found.into_faults())
 }
 
-/// Takes over what the backend says of itself.
+/// Adds the results of the backend's own checks.
 fn own_checks(
     found: &mut Findings,
     kind: ProblemKind,

@@ -11,7 +11,7 @@ use loopstore::compaction::{
 };
 use loopstore::extend::{SessionStore, Turns};
 use loopstore::model::{LoopId, SessionId};
-use loopstore::{AsyncStore, Store, extend as store};
+use loopstore::{AsyncStore, Policy, Store, extend as store};
 use phi_core::context as theirs;
 use phi_core::session::{LoopRecord, SessionFormation, SessionScope};
 
@@ -164,22 +164,24 @@ impl IntoPhi {
             false => 0,
         };
         CompactRequest {
-            config: CompactionConfig {
-                policy: CompactionPolicy::default(),
-                compaction_scope: CompactionScope::FixedCount(0),
-                older_loops: OlderLoops::Skip,
-                recent_window: RecentWindow::CurrentLoop,
-                keep_first_turns: turns(config.keep_first_turns),
-                keep_recent: KeepRecent::Turns(turns(config.keep_recent_turns)),
-                max_summary_tokens: config.max_summary_tokens as u64,
-                tool_output_max_lines: config.tool_output_max_lines,
-                block_strategy: Some(Arc::clone(&self.strategy)),
-                ..CompactionConfig::default()
-            },
-            window: ContextConfig {
-                max_context_tokens: WIDE,
-                ..ContextConfig::default()
-            },
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens: WIDE,
+                    ..ContextConfig::default()
+                },
+                CompactionConfig {
+                    policy: CompactionPolicy::default(),
+                    compaction_scope: CompactionScope::FixedCount(0),
+                    older_loops: OlderLoops::Skip,
+                    recent_window: RecentWindow::CurrentLoop,
+                    keep_first_turns: turns(config.keep_first_turns),
+                    keep_recent: KeepRecent::Turns(turns(config.keep_recent_turns)),
+                    max_summary_tokens: config.max_summary_tokens as u64,
+                    tool_output_max_lines: config.tool_output_max_lines,
+                    block_strategy: Some(Arc::clone(&self.strategy)),
+                    ..CompactionConfig::default()
+                },
+            ),
             trigger: CompactTrigger::Force,
             ..CompactRequest::default()
         }

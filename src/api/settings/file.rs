@@ -64,7 +64,7 @@ impl Settings {
             let at = error.span().map_or(0, |span| span.start);
             invalid(at, reason(error.message()))
         })?;
-        if let Err(SettingsError::Parameter { name, reason }) = settings.trigger() {
+        if let Err(SettingsError::Parameter { name, reason }) = settings.compaction_policy() {
             return Err(invalid(place_of(text, "policy_param", &name), reason));
         }
         // A line that is added at the end belongs to the last table.

@@ -25,7 +25,8 @@ strategy = "one-liner"
 
 fn run_config(settings: &Settings) -> RunConfig {
     let request = settings.policy().unwrap().request();
-    RunConfig::new(&**request.strategy(), &request.config, &request.window)
+    let policy = &request.policy;
+    RunConfig::new(&**request.strategy(), &policy.compaction, &policy.window)
 }
 
 fn refusal(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! What an agent calls before each model call.
+//! Preparing a context before each model call.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -46,7 +46,7 @@ fn nothing_happens_until_the_trigger_fires() {
     assert_eq!(provider_faults(&request, Form::Anthropic), []);
 }
 
-/// Fails, or compacts the session itself while it works.
+/// Fails, or compacts the session itself while it runs.
 struct Bad {
     calls: AtomicU32,
     rival: Option<SessionHandle>,
@@ -117,7 +117,7 @@ fn few_messages_that_are_too_large_are_compacted_all_the_same() {
     let store = Store::in_memory().unwrap();
     let history = History::new(store.database(), "s");
     work(&history, 0..2, 40_000);
-    let policy = Policy::new(18_000).trigger(CompactionPolicy::reserves());
+    let policy = Policy::new(18_000).compaction_policy(CompactionPolicy::reserves());
     let ready = chat(&store, policy).prepare().unwrap();
     assert_eq!(outcomes(&ready), [CompactOutcome::Committed]);
     assert!(ready.context.tokens <= 5_600, "{}", ready.context.tokens);
@@ -146,7 +146,7 @@ fn what_nothing_fits_is_a_typed_error_each_time() {
     assert_eq!(format!("{:?}", runs.rows), "[[1]]", "tried once");
 }
 
-/// An agent that asks before each call: prompts, calls with outputs of any size, answers.
+/// An agent prepares before each call: prompts, calls with outputs of any size, answers.
 #[test]
 fn an_agent_never_sees_more_than_its_window_nor_what_a_provider_refuses() {
     const WINDOW: u64 = 32_000;

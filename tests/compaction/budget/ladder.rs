@@ -1,4 +1,4 @@
-//! Each step of the ladder.
+//! Each step of the fallback.
 
 use loopstore::compact::{BudgetUnit, CompactOutcome, NotNeeded};
 use loopstore::context::{BuildError, PartSection};
@@ -117,7 +117,7 @@ fn the_first_turns_go_before_the_last_ones() {
     assert_eq!(report.blocks[0].keep_first, None);
     assert_eq!(report.blocks[0].keep_recent.unwrap().first, 8);
     assert_fits(&store, &history, &request, &report);
-    // What room is left goes to the outputs.
+    // The remaining room is used for the outputs.
     assert!(texts(&context(&history)).contains(&"x".repeat(400)));
 }
 
@@ -150,8 +150,8 @@ fn loops_before_go_into_the_rollup_when_only_the_last_turns_fit() {
     }
     for older_loops in [OlderLoops::Rollup, OlderLoops::Skip] {
         let mut request = request(900);
-        request.config.max_summary_tokens = 400;
-        request.config.older_loops = older_loops;
+        request.policy.compaction.max_summary_tokens = 400;
+        request.policy.compaction.older_loops = older_loops;
         let report = compact(&history, &request);
         assert_eq!(report.fallback.as_deref(), Some("last_turns"));
         assert_fits(&store, &history, &request, &report);
@@ -175,8 +175,8 @@ fn a_rollup_that_has_become_too_large_is_made_anew() {
         work(&history, 0..6, 900);
     }
     let mut wide = request(4_000);
-    wide.config.compaction_scope = CompactionScope::FixedCount(0);
-    wide.config.max_rollup_tokens = 1_000;
+    wide.policy.compaction.compaction_scope = CompactionScope::FixedCount(0);
+    wide.policy.compaction.max_rollup_tokens = 1_000;
     let report = compact(&history, &wide);
     assert_eq!(
         report.blocks[0].kind,
@@ -186,7 +186,7 @@ fn a_rollup_that_has_become_too_large_is_made_anew() {
     let size = context(&history).parts[0].tokens;
     assert!(size > 100, "{size}");
     let mut narrow = request(450);
-    narrow.config.compaction_scope = CompactionScope::FixedCount(0);
+    narrow.policy.compaction.compaction_scope = CompactionScope::FixedCount(0);
     let report = compact(&history, &narrow);
     assert_eq!(report.fallback.as_deref(), Some("last_turns"));
     assert_fits(&store, &history, &narrow, &report);
@@ -269,7 +269,7 @@ fn images_cannot_wedge_a_session() {
     work(&history, 0..4, 100);
     (4..8).for_each(|turn| history.append(0, picture(turn, 30_000)));
     let mut request = request(1_000_000);
-    request.window.max_context_bytes = Some(100_000);
+    request.policy.window.max_context_bytes = Some(100_000);
     let report = compact(&history, &request);
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     assert_eq!(report.fallback.as_deref(), Some("prune"));
@@ -283,11 +283,11 @@ fn images_cannot_wedge_a_session() {
             .count(),
         3
     );
-    // The last turn keeps its image as long as that fits.
+    // The last turn keeps its image while that fits.
     let images = seen.messages.iter().filter_map(AgentMessage::message);
     let images = images.flat_map(Message::content);
     assert_eq!(images.filter(|b| matches!(b, Content::Image(_))).count(), 1);
-    request.window.max_context_bytes = Some(20_000);
+    request.policy.window.max_context_bytes = Some(20_000);
     let report = compact(&history, &request);
     assert_eq!(report.fallback.as_deref(), Some("last_turns"), "{report:?}");
     assert!(context(&history).bytes <= 17_000);
@@ -303,7 +303,7 @@ fn a_digest_says_which_images_it_stands_for() {
     history.append(0, picture(2, 9_000));
     work(&history, 3..9, 400);
     let mut request = request(2_000);
-    request.config.max_summary_tokens = 400;
+    request.policy.compaction.max_summary_tokens = 400;
     request.trigger = CompactTrigger::Length;
     compact(&history, &request);
     let texts = texts(&context(&history));
@@ -340,7 +340,7 @@ fn a_turn_in_flight_is_never_touched() {
     assert!(texts(&seen).ends_with(&asked));
 }
 
-/// Says far more than it may.
+/// Returns a text that is far too long.
 struct Verbose;
 
 impl BlockCompactionStrategy for Verbose {
@@ -370,7 +370,7 @@ fn the_digest_stands_in_for_a_text_that_is_too_long() {
     work(&history, 0..12, 400);
     work(&history, 12..13, 6_000);
     let mut request = request(1_200);
-    request.config.block_strategy = Some(std::sync::Arc::new(Verbose));
+    request.policy.compaction.block_strategy = Some(std::sync::Arc::new(Verbose));
     let report = compact(&history, &request);
     assert_fits(&store, &history, &request, &report);
     let error = report.error.as_deref().unwrap();
@@ -383,9 +383,9 @@ fn the_digest_stands_in_for_a_text_that_is_too_long() {
         "{row}"
     );
 
-    // Where the window has room for it, it is taken as it is.
+    // If the window has room for the text, it is used unchanged.
     undo(&store, &history.session, &Default::default()).unwrap();
-    request.window.max_context_tokens = 3_500;
+    request.policy.window.max_context_tokens = 3_500;
     request.trigger = CompactTrigger::Length;
     let report = compact(&history, &request);
     assert_eq!((report.fallback, report.error), (None, None));
@@ -398,7 +398,7 @@ fn a_text_that_is_only_too_long_is_all_that_is_given_up() {
     let history = History::new(&store, "s");
     work(&history, 0..13, 800);
     let mut request = request(1_700);
-    request.config.block_strategy = Some(std::sync::Arc::new(Verbose));
+    request.policy.compaction.block_strategy = Some(std::sync::Arc::new(Verbose));
     let report = compact(&history, &request);
     assert_eq!(report.fallback.as_deref(), Some("digest"), "{report:?}");
     assert_eq!(report.blocks[0].keep_first.unwrap().last, 0);
@@ -411,12 +411,12 @@ fn a_context_is_never_left_empty() {
     let store = SqliteStore::in_memory().unwrap();
     let mut history = History::new(&store, "s");
     work(&history, 0..9, 4_000);
-    // The agent has begun anew and said nothing yet.
+    // The agent has begun a loop without any message.
     history.start_loop(Some(0), None);
     let mut request = request(60);
-    request.config.recent_window = RecentWindow::CurrentLoop;
-    request.config.compaction_scope = CompactionScope::FixedCount(0);
-    request.config.max_rollup_tokens = 5;
+    request.policy.compaction.recent_window = RecentWindow::CurrentLoop;
+    request.policy.compaction.compaction_scope = CompactionScope::FixedCount(0);
+    request.policy.compaction.max_rollup_tokens = 5;
     let report = compact(&history, &request);
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     let seen = context(&history);
@@ -427,7 +427,7 @@ fn a_context_is_never_left_empty() {
     assert!(seen.tokens <= target(&request));
 }
 
-/// An answer as some sources record it: its blocks one by one, without turns.
+/// Some sources record the blocks of an answer one by one, without turns.
 #[test]
 fn thinking_alone_is_never_parted_from_its_answer() {
     for (first, recent) in [(2, 4), (1, 3), (1, 4), (2, 3)] {
@@ -448,8 +448,8 @@ fn thinking_alone_is_never_parted_from_its_answer() {
             history.append(0, vec![said(vec![Content::text(text)])]);
         }
         let mut request = request(1_200);
-        request.config.keep_first_turns = first;
-        request.config.keep_recent = KeepRecent::Turns(recent);
+        request.policy.compaction.keep_first_turns = first;
+        request.policy.compaction.keep_recent = KeepRecent::Turns(recent);
         let report = compact(&history, &request);
         assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
         assert_eq!(context(&history).faults, []);

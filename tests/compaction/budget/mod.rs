@@ -1,5 +1,4 @@
-//! Never over budget: what a compaction gives up, in which order, and what it says when nothing is
-//! enough.
+//! Never over budget: what a compaction gives up, in which order, and the error when nothing is enough.
 
 mod compactor;
 mod ladder;

@@ -25,41 +25,43 @@ fn request(random: &mut Random, at: usize) -> CompactRequest {
         },
     ];
     CompactRequest {
-        leaf: Some(loop_id(at)),
-        config: CompactionConfig {
-            policy: policies[random.below(3) as usize],
-            keep_first_turns: random.below(3) as u32,
-            keep_recent: [
-                KeepRecent::Turns(keep),
-                KeepRecent::UserTurns(keep),
-                KeepRecent::Messages(keep),
-            ][random.below(3) as usize],
-            max_summary_tokens: [0, 60, 500][random.below(3) as usize],
-            max_rollup_tokens: [0, 60, 500][random.below(3) as usize],
-            compaction_scope: match random.below(4) {
-                3 => CompactionScope::TokenBudget,
-                count => CompactionScope::FixedCount(count as usize),
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: [120, 300, 1_000, 4_000][random.below(4) as usize],
+                system_prompt_tokens: random.below(30),
+                max_context_bytes: random.one_in(4).then(|| 500 + random.below(4_000)),
+                ..ContextConfig::default()
             },
-            older_loops: [OlderLoops::Rollup, OlderLoops::Skip][usize::from(random.one_in(4))],
-            recent_window: [RecentWindow::Chain, RecentWindow::CurrentLoop]
-                [usize::from(random.one_in(4))],
-            block_strategy: Some(match random.below(2) {
-                0 => std::sync::Arc::new(DefaultBlockCompaction),
-                _ => std::sync::Arc::new(DigestCompaction::default()),
-            }),
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens: [120, 300, 1_000, 4_000][random.below(4) as usize],
-            system_prompt_tokens: random.below(30),
-            max_context_bytes: random.one_in(4).then(|| 500 + random.below(4_000)),
-            ..ContextConfig::default()
-        },
+            CompactionConfig {
+                policy: policies[random.below(3) as usize],
+                keep_first_turns: random.below(3) as u32,
+                keep_recent: [
+                    KeepRecent::Turns(keep),
+                    KeepRecent::UserTurns(keep),
+                    KeepRecent::Messages(keep),
+                ][random.below(3) as usize],
+                max_summary_tokens: [0, 60, 500][random.below(3) as usize],
+                max_rollup_tokens: [0, 60, 500][random.below(3) as usize],
+                compaction_scope: match random.below(4) {
+                    3 => CompactionScope::TokenBudget,
+                    count => CompactionScope::FixedCount(count as usize),
+                },
+                older_loops: [OlderLoops::Rollup, OlderLoops::Skip][usize::from(random.one_in(4))],
+                recent_window: [RecentWindow::Chain, RecentWindow::CurrentLoop]
+                    [usize::from(random.one_in(4))],
+                block_strategy: Some(match random.below(2) {
+                    0 => std::sync::Arc::new(DefaultBlockCompaction),
+                    _ => std::sync::Arc::new(DigestCompaction::default()),
+                }),
+                ..CompactionConfig::default()
+            },
+        ),
+        leaf: Some(loop_id(at)),
         ..CompactRequest::default()
     }
 }
 
-/// Each turn of the chain is shown as it is, or covered by a section, or rolled up.
+/// Checks that each turn of the chain is shown, covered by a section, or rolled up.
 fn assert_every_turn(history: &History<'_>, at: usize) {
     let leaf = history.row(at).key;
     store::read(history.store, |read| {
@@ -100,7 +102,7 @@ fn assert_every_turn(history: &History<'_>, at: usize) {
     .unwrap();
 }
 
-/// Tokens that no plan may give up: a turn in flight, and the turns whose calls it answers.
+/// Returns the tokens that no plan may give up: a turn in flight, and the turns whose calls it answers.
 fn in_flight(history: &History<'_>, at: usize) -> u64 {
     let row = history.row(at);
     let last = row.totals.turns.checked_sub(1);
@@ -154,8 +156,8 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
             ..BuildOptions::default()
         };
         let seen = build_context_from_session(&store, &history.session, &options).unwrap();
-        let target = request.config.policy.target_of(&request.window);
-        let hard = request.window.budget();
+        let target = request.policy.target();
+        let hard = request.policy.window.budget();
         let size = store::Size {
             tokens: seen.tokens,
             bytes: seen.bytes,
@@ -169,7 +171,7 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
                 );
                 assert_eq!(size, report.after, "seed {seed}: {request:?}\n{report:?}");
                 let is_last = report.fallback.as_deref() == Some("last_turns");
-                // What is pinned is not given up, nor what is in flight.
+                // Neither pinned messages nor turns in flight are given up.
                 let pinned = pins(&store, &history.session, Some(&loop_id(at))).unwrap();
                 let is_bound = !pinned.pins.is_empty() || in_flight(&history, at) > target.tokens;
                 assert!(
@@ -179,8 +181,11 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
                 assert_every_turn(&history, at);
             }
             CompactOutcome::NotNeeded if report.error.is_none() => {
-                // Few messages never fire reserves.
-                let is_few = matches!(request.config.policy, CompactionPolicy::Reserves { .. });
+                // A few messages never reach the reserves.
+                let is_few = matches!(
+                    request.policy.compaction.policy,
+                    CompactionPolicy::Reserves { .. }
+                );
                 let fits = hard.fits(report.before);
                 assert!(is_few || fits, "seed {seed}: {report:?} {request:?}");
             }

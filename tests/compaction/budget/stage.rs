@@ -6,20 +6,21 @@ use loopstore::*;
 
 use crate::support::histories::{History, answer, result, user};
 
-/// A compaction to a window of this many tokens, that keeps one turn at the start and four at the
-/// end.
+/// Returns a request to compact to this number of tokens, with one turn kept at the start and four at the end.
 pub fn request(max_context_tokens: u64) -> CompactRequest {
     CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(4),
-            max_summary_tokens: 100,
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens,
+                ..ContextConfig::default()
+            },
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: KeepRecent::Turns(4),
+                max_summary_tokens: 100,
+                ..CompactionConfig::default()
+            },
+        ),
         ..CompactRequest::default()
     }
 }
@@ -59,7 +60,7 @@ pub fn texts(context: &Context) -> String {
         .join("\n")
 }
 
-/// Tokens that a context may have so that the default policy does not fire.
+/// Returns the maximum tokens of a context for which the default policy does not compact.
 pub fn target(request: &CompactRequest) -> u64 {
-    request.config.policy.target_of(&request.window).tokens
+    request.policy.target().tokens
 }

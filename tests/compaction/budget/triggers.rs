@@ -1,4 +1,4 @@
-//! When to compact: the three triggers on a real session, hooks and events.
+//! The three triggers on a real session, hooks and events.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,20 +23,22 @@ fn the_last_user_turns_are_kept_whole() {
         history.append(0, messages);
     }
     let request = CompactRequest {
-        config: CompactionConfig::target(),
-        window: ContextConfig {
-            max_context_tokens: 9_000,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: 9_000,
+                ..ContextConfig::default()
+            },
+            CompactionConfig::target(),
+        ),
         ..CompactRequest::default()
     };
     let report = compact(&history, &request);
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     assert_eq!(report.fallback.as_deref(), Some("last_turns"));
     let mut wide = request;
-    wide.window.max_context_tokens = 10_000;
+    wide.policy.window.max_context_tokens = 10_000;
     undo(&store, &history.session, &Default::default()).unwrap();
-    wide.config.policy = CompactionPolicy::Target {
+    wide.policy.compaction.policy = CompactionPolicy::Target {
         trigger: 0.75,
         target: 0.60,
         max_attempts: 2,
@@ -54,11 +56,13 @@ fn the_last_messages_are_kept_and_so_few_never_compacted() {
     let store = SqliteStore::in_memory().unwrap();
     let history = History::new(&store, "s");
     let request = CompactRequest {
-        config: CompactionConfig::reserves(),
-        window: ContextConfig {
-            max_context_tokens: 16_000,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: 16_000,
+                ..ContextConfig::default()
+            },
+            CompactionConfig::reserves(),
+        ),
         ..CompactRequest::default()
     };
     for turn in 0..3 {
@@ -143,7 +147,7 @@ fn hooks_are_called_around_and_may_say_no() {
             ..Watch::default()
         });
         let mut request = request(1_200);
-        request.hooks.push(watch.clone());
+        request.policy.hooks.push(watch.clone());
         (watch, request)
     };
     let (no, vetoed) = watch(true);
@@ -190,7 +194,7 @@ fn hooks_are_called_around_and_may_say_no() {
     );
 }
 
-/// An answer whose provider counted `tokens` for its call.
+/// Returns an answer whose provider counted `tokens` for its call.
 fn counted(turn: u32, tokens: u64) -> AgentMessage {
     let mut message = answer(&format!("answer {turn}"), &[], turn);
     let Some(Message::Assistant(inner)) = message.message_mut() else {
@@ -223,14 +227,14 @@ fn what_the_provider_counted_decides_and_a_restart_knows_it() {
         asked_about(&history, &request),
         (estimate, TokenSource::Estimate)
     );
-    // The provider counts far more than the store does, the system prompt included.
+    // The provider counts far more than the store, since it includes the system prompt.
     history.append(0, vec![user("and now?", 20), counted(20, 8_900)]);
-    request.window.system_prompt_tokens = 300;
+    request.policy.window.system_prompt_tokens = 300;
     assert_eq!(
         asked_about(&history, &request),
         (8_600, TokenSource::Reported)
     );
-    // What came after is estimated: a prompt of 1 + 4 tokens, in a loop of its own.
+    // Later messages are estimated: a prompt of 1 + 4 tokens, in a new loop.
     history.start_loop(Some(0), None);
     history.append(1, vec![user("go", 0)]);
     assert_eq!(
@@ -265,7 +269,7 @@ fn what_the_provider_counted_decides_and_a_restart_knows_it() {
         format!("{:?}", events.rows).contains("reported"),
         "{events:?}"
     );
-    // The context is another one since: the figure says nothing of it.
+    // The context has changed since, so the count does not apply to it.
     let (after, source) = asked_about(&history, &request);
     assert_eq!(
         (after, source),
@@ -293,7 +297,7 @@ fn what_was_counted_beyond_a_cut_does_not_count() {
         asked_about(&history, &request(10_000)).1,
         TokenSource::Estimate
     );
-    // The turn that an importer replaces takes its figure with it.
+    // When an importer replaces the turn, its count is gone too.
     history.start_loop(Some(0), Some(1));
     assert_eq!(
         asked_about(&history, &request(10_000)),
@@ -306,15 +310,13 @@ fn few_messages_that_the_window_does_not_hold_fire_reserves() {
     let store = SqliteStore::in_memory().unwrap();
     let history = History::new(&store, "s");
     work(&history, 0..3, 2_000);
-    let mut request = CompactRequest {
-        config: CompactionConfig::reserves(),
-        ..request(928)
-    };
+    let mut request = request(928);
+    request.policy.compaction = CompactionConfig::reserves();
     assert!(context(&history).tokens > 928);
     let report = compact(&history, &request);
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     assert!(report.after.tokens <= 928);
-    request.window.max_context_tokens = 2_000;
+    request.policy.window.max_context_tokens = 2_000;
     let again = compact(&history, &request);
     assert_eq!(again.not_needed, Some(NotNeeded::Trigger));
 }

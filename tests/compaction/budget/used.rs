@@ -1,7 +1,7 @@
-//! How much of its target a compaction uses that has to give way.
+//! The share of the target that a compaction uses.
 //!
-//! At least 85 %, or all the turns asked for at the end are kept, or the newest one that is not would not
-//! have fitted even with its tool output cut as far as pruning cuts.
+//! A compaction uses at least 85 %, or keeps all the requested turns at the end, or the newest turn that it gave up
+//! would not have fitted even with its tool output truncated as far as pruning truncates.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -18,10 +18,10 @@ use loopstore_transcripts::{ImportOptions, import_paths};
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, answer, result, user};
 
-/// Tokens that pruning leaves of a tool output.
+/// The tokens that pruning leaves of a tool output.
 const LEAST_OUTPUT: u64 = 100;
 
-/// The percent of the target that each step used, for people to read.
+/// The percentages of the target that each step used, printed for people.
 #[derive(Default)]
 struct Shares(BTreeMap<String, Vec<u64>>);
 
@@ -31,7 +31,7 @@ impl Shares {
         self.0.entry(step).or_default().push(share);
     }
 
-    /// Returns the median of a step; 100 if it was never taken.
+    /// Returns the median of a step; 100 if the step was never taken.
     fn median(&mut self, step: &str) -> u64 {
         let shares = self.0.entry(step.into()).or_default();
         shares.sort_unstable();
@@ -53,11 +53,13 @@ impl Shares {
 
 fn request(config: CompactionConfig, window: u64) -> CompactRequest {
     CompactRequest {
-        config,
-        window: ContextConfig {
-            max_context_tokens: window,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: window,
+                ..ContextConfig::default()
+            },
+            config,
+        ),
         dry_run: true,
         ..CompactRequest::default()
     }
@@ -86,7 +88,7 @@ fn check(store: &SqliteStore, id: &SessionId, shares: &mut Shares) {
             if report.outcome != CompactOutcome::Committed {
                 continue;
             }
-            let target = request.config.policy.target_of(&request.window).tokens;
+            let target = request.policy.target().tokens;
             let share = report.after.tokens * 100 / target;
             shares.add(report.fallback.as_deref(), share);
             let kept = report.blocks.iter().filter_map(|block| block.keep_recent);
@@ -98,14 +100,14 @@ fn check(store: &SqliteStore, id: &SessionId, shares: &mut Shares) {
     }
 }
 
-/// The newest turn that was given up, as small as it can be, does not fit beside what is there.
+/// Checks that the newest turn that was given up does not fit, even at its smallest size.
 fn assert_nothing_more_fits(
     store: &SqliteStore,
     id: &SessionId,
     request: &CompactRequest,
     report: &CompactReport,
 ) {
-    let target = request.config.policy.target_of(&request.window).tokens;
+    let target = request.policy.target().tokens;
     let (links, least) = store::read(store, |read| {
         let session = read.session(id)?.unwrap();
         let leaf = session.current_loop.unwrap();
@@ -130,11 +132,11 @@ fn assert_nothing_more_fits(
     })
     .unwrap();
     let Some((loop_id, turn, least)) = least else {
-        // Every turn is kept: what is missing was asked to be cut.
+        // Every turn is kept: the rest of the target is due to the requested truncation.
         assert!(!links.is_empty());
         return;
     };
-    // A context that only just fits would be compacted again after the next turn: a step aims below.
+    // A context that only just fits would be compacted again after the next turn, so a step aims lower.
     let aim = target * 92 / 100;
     assert!(
         report.after.tokens + least > aim,
@@ -142,7 +144,7 @@ fn assert_nothing_more_fits(
     );
 }
 
-/// Returns the newest turn that a run shows nothing of.
+/// Returns the newest turn of which a run shows nothing.
 fn newest_given_up<'a>(
     links: &'a [ChainLink],
     blocks: &[BlockReport],
@@ -186,7 +188,7 @@ fn recorded_sessions_use_their_target() {
     }
 }
 
-/// An agent's session: a prompt now and then, calls with outputs of any size, loops.
+/// Generates an agent's session: prompts, calls with outputs of any size, loops.
 fn generate(history: &mut History<'_>, random: &mut Random) {
     for turn in 0..30 + random.below(60) as u32 {
         if random.one_in(12) {

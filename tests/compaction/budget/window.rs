@@ -1,4 +1,4 @@
-//! Summaries that follow the window: what a policy gives them, and what a first one gets besides.
+//! Summaries whose size depends on the window: the size that a policy gives them, and the bonus of a first one.
 
 use loopstore::compact::CompactOutcome;
 use loopstore::model::Turns;
@@ -9,7 +9,7 @@ use crate::support::histories::{History, answer, result, user};
 
 const WINDOW: u64 = 40_000;
 
-/// Turns in which an agent reads, finds and tells, each with words of its own.
+/// Records turns in which an agent reads, finds and answers, each with different words.
 fn work(history: &History<'_>, turns: std::ops::Range<u32>) {
     for turn in turns {
         let call = format!("c{turn}");
@@ -56,8 +56,11 @@ fn a_first_summary_fills_the_window_and_a_later_one_extends_it() {
     let history = History::new(&store, "s");
     work(&history, 0..400);
     let request = request(&Policy::new(WINDOW));
-    let target = request.config.policy.target_of(&request.window).tokens;
-    assert_eq!((request.config.max_summary_tokens, target), (8_500, 34_000));
+    let target = request.policy.target().tokens;
+    assert_eq!(
+        (request.policy.compaction.max_summary_tokens, target),
+        (8_500, 34_000)
+    );
     let first = compact(&history, &request);
     assert_eq!(
         (first.outcome, &first.fallback),
@@ -69,7 +72,7 @@ fn a_first_summary_fills_the_window_and_a_later_one_extends_it() {
         "{tokens} of {target}"
     );
     assert_eq!(turns.map(|turns| (turns.first, turns.last)), Some((2, 389)));
-    // It goes on from there: nothing of the first summary is read again, and there is room to grow.
+    // The second compaction continues from the first: the first summary is not read again, and there is room to grow.
     work(&history, 400..440);
     let second = compact(&history, &request);
     assert_eq!(
@@ -110,13 +113,13 @@ fn who_names_a_number_gets_no_more() {
 #[test]
 fn policies_follow_the_window_and_the_strategy() {
     let tokens = |policy: Policy| {
-        let config = policy.request().config;
+        let config = policy.request().policy.compaction;
         (config.max_summary_tokens, config.max_rollup_tokens)
     };
     assert_eq!(tokens(Policy::new(128_000)), (27_200, 27_200));
     assert_eq!(tokens(Policy::new(6_000)), (2_000, 2_000));
     let lines = Policy::new(128_000).strategy(DefaultBlockCompaction);
     assert_eq!(tokens(lines), (2_000, 2_000));
-    let target = Policy::new(100_000).trigger(CompactionPolicy::target());
+    let target = Policy::new(100_000).compaction_policy(CompactionPolicy::target());
     assert_eq!(tokens(target.max_rollup_tokens(70)), (12_500, 70));
 }

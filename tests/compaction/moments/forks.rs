@@ -1,4 +1,4 @@
-//! Forks: one row, however long the loop.
+//! A fork is one row, for a loop of any length.
 
 use loopstore::extend::session::{Fork, fork};
 use loopstore::extend::{self as store, append};

@@ -1,14 +1,14 @@
-//! Moments at which the last turn was in flight.
+//! Contexts as of times at which the last turn was in flight.
 
 use loopstore::compaction::{CompactionConfig, CompactionScope, OlderLoops, RecentWindow};
 use loopstore::{
-    AsOf, BuildOptions, CompactRequest, CompactTrigger, Context, KeepRecent, SqliteStore,
-    build_context_from_session, compact_session_loops,
+    AsOf, BuildOptions, CompactRequest, CompactTrigger, Context, ContextConfig, KeepRecent, Policy,
+    SqliteStore, build_context_from_session, compact_session_loops,
 };
 
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 
-/// Every way to ask for a context.
+/// Returns all combinations of build options.
 fn ways() -> Vec<BuildOptions> {
     let older = [None, Some(OlderLoops::Skip), Some(OlderLoops::Rollup)];
     let scopes = [
@@ -27,8 +27,8 @@ fn ways() -> Vec<BuildOptions> {
     older.into_iter().flat_map(way).collect()
 }
 
-/// What a context shows. Of a loop that had ended and went on, the moment of its end is not
-/// recorded, so the calls that it left open are not told as faults.
+/// Returns a context as text. For a loop that had ended and was continued, the time of its end is not recorded, so its
+/// open calls are not reported as faults.
 fn shown(context: &Context, was_ended: bool) -> String {
     let messages = serde_json::to_string(&context.messages).unwrap();
     let faults = if was_ended { &[][..] } else { &context.faults };
@@ -43,7 +43,7 @@ fn build(history: &History<'_>, options: &BuildOptions, was_ended: bool) -> Stri
     shown(&built.unwrap(), was_ended)
 }
 
-/// What was seen of a loop, and the moment.
+/// A context of a loop, and its tick.
 struct Seen {
     at: AsOf,
     options: BuildOptions,
@@ -86,7 +86,7 @@ fn turn(at: usize, turn: u32) -> AsOf {
     }
 }
 
-/// Four loops, the last of which is at work; the options of each build come from a run.
+/// Records four loops, the last of which is running; the options of each build come from a run.
 fn chain(store: &SqliteStore, recent_window: RecentWindow, recent: u32) -> History<'_> {
     let mut history = History::new(store, "s");
     for at in 0..4 {
@@ -100,17 +100,20 @@ fn chain(store: &SqliteStore, recent_window: RecentWindow, recent: u32) -> Histo
         history.end_loop(at);
     }
     let request = CompactRequest {
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: KeepRecent::Turns(recent),
+                max_summary_tokens: 40,
+                compaction_scope: CompactionScope::FixedCount(0),
+                older_loops: OlderLoops::Skip,
+                recent_window,
+                ..CompactionConfig::default()
+            },
+        ),
         leaf: Some(loop_id(2)),
         trigger: CompactTrigger::Force,
-        config: CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: KeepRecent::Turns(recent),
-            max_summary_tokens: 40,
-            compaction_scope: CompactionScope::FixedCount(0),
-            older_loops: OlderLoops::Skip,
-            recent_window,
-            ..CompactionConfig::default()
-        },
         ..CompactRequest::default()
     };
     compact_session_loops(store, &history.session, &request).unwrap();
@@ -127,7 +130,7 @@ fn a_turn_in_flight_is_in_flight_as_of_its_moment() {
             let leaf = history.loops - 1;
             let mut seen = Vec::new();
             let texts = |n: u32| format!("turn {n} {}", "word ".repeat(20));
-            // A prompt without an answer, a call without its result, a turn that is whole.
+            // A prompt without an answer, a call without its result, a complete turn.
             history.append(leaf, vec![user(&texts(0), 0)]);
             see(&history, &turn(leaf, 0), leaf, &mut seen);
             let called = answer(&texts(1), &["c"], 1);
@@ -135,7 +138,7 @@ fn a_turn_in_flight_is_in_flight_as_of_its_moment() {
             see(&history, &turn(leaf, 1), leaf, &mut seen);
             history.append(leaf, vec![user(&texts(2), 2), answer(&texts(2), &[], 2)]);
             see(&history, &turn(leaf, 2), leaf, &mut seen);
-            // A late result, more turns, a compaction and an undo come after all that.
+            // A late result, more turns, a compaction and an undo come afterwards.
             history.append(
                 leaf,
                 vec![result("c", Vec::new(), 3), answer("late", &[], 3)],
@@ -161,7 +164,7 @@ fn a_run_on_an_ended_loop_is_seen_as_it_was() {
         let text = format!("{turn} {}", "word ".repeat(60));
         history.append(leaf, vec![user(&text, turn), answer(&text, &[], turn)]);
     }
-    // The loop was given up with a call open: all of its turns are complete.
+    // The loop ended with an open call: all of its turns are complete.
     history.append(leaf, vec![user("last", 5), answer("I call.", &["open"], 5)]);
     history.end_loop(leaf);
     let report = history.compact(leaf, (0, 7), true);
@@ -186,11 +189,11 @@ fn random_moments_are_shown_again() {
             let (tick, leaf) = now(&history);
             let row = history.row(leaf);
             let last = row.totals.turns.checked_sub(1);
-            // When a loop ended is not recorded.
+            // The time at which a loop ended is not recorded.
             let Some(last) = last.filter(|_| !row.status.is_ended()) else {
                 continue;
             };
-            // Only where the last thing that happened is the last message of the turn.
+            // Only if the last event is the last message of the turn.
             if turn_tick(&history, leaf, last) == tick {
                 let mut here = Vec::new();
                 see(&history, &turn(leaf, last), leaf, &mut here);
@@ -199,7 +202,7 @@ fn random_moments_are_shown_again() {
             }
         }
         for (leaf, last, here) in seen {
-            // What did not go on may have ended since.
+            // A loop that was not continued may have ended since.
             let row = history.row(leaf);
             if last + 1 < row.totals.turns {
                 compare(&history, &here, &format!("seed {seed}"));

@@ -1,6 +1,5 @@
-//! What a build showed at a moment is shown again as of that moment, whatever came later, for each
-//! way of reading loops before the scope and each recent window; and forks stand as their parent
-//! stood.
+//! A context as of an earlier tick equals the context that was built then, whatever came later, for each way of reading
+//! loops before the scope and each recent window; and a fork has the context that its parent had.
 
 mod forks;
 mod in_flight;

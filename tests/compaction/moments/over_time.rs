@@ -1,4 +1,4 @@
-//! Sizes of many moments at once are those that each moment has by itself.
+//! The sizes of contexts at many ticks, computed at once, equal those computed one by one.
 
 use loopstore::SqliteStore;
 use loopstore::extend::active_blocks::View;
@@ -7,7 +7,7 @@ use loopstore::extend::{self as store, SizesOverTime, leaf_of, session_of, shown
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, loop_id};
 
-/// Compares all moments of all leaves.
+/// Compares all ticks of all leaves.
 fn compare(history: &History<'_>) {
     store::read(history.store, |read| {
         let owner = session_of(read, &history.session)?;
@@ -51,7 +51,7 @@ fn so_are_those_of_runs_that_were_undone_again_and_again() {
     }
     for round in 0..30 {
         history.compact(0, (1, 2), true);
-        // Some stay live below many that do not.
+        // Some runs stay live below many that do not.
         if round % 10 > 1 {
             history.flip(0, false);
         }

@@ -1,4 +1,4 @@
-//! Pins: a pinned message stays word for word through every compaction.
+//! Pins: every compaction keeps a pinned message unchanged.
 
 mod random;
 
@@ -8,7 +8,7 @@ use loopstore::*;
 use loopstore_admin::retention::{RedactRequest, redact_session};
 use loopstore_verify::verify;
 
-/// A chat of some turns: a prompt, and answers with a call and its result.
+/// Records some turns: a prompt, and answers with a call and its result.
 fn chat(store: &Store, turns: u32) -> SessionHandle {
     let chat = store.session("s").unwrap();
     chat.append([Message::user("Repair the roof.")]).unwrap();
@@ -27,12 +27,15 @@ fn chat(store: &Store, turns: u32) -> SessionHandle {
 
 fn forced(keep: (u32, u32)) -> CompactRequest {
     CompactRequest {
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: keep.0,
+                keep_recent: KeepRecent::Turns(keep.1),
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
-        config: CompactionConfig {
-            keep_first_turns: keep.0,
-            keep_recent: KeepRecent::Turns(keep.1),
-            ..CompactionConfig::default()
-        },
         ..CompactRequest::default()
     }
 }
@@ -70,7 +73,7 @@ pub(super) fn assert_sound(store: &Store) {
     assert_eq!(report.problems, []);
 }
 
-/// Counts the tokens of a context as its store does.
+/// Checks the tokens of a context against those of the store's counter.
 pub(super) fn assert_counted(store: &Store, context: &Context) {
     let counter = store.database().counter();
     let tokens: u64 = context
@@ -106,7 +109,7 @@ fn a_pinned_message_is_quoted_behind_the_summary() {
     assert_eq!(report.after.tokens, context.tokens);
     assert_counted(&store, &context);
     assert_sound(&store);
-    // It is gone with the first compaction after its end, and not before.
+    // After the pin is removed, the message is gone with the next compaction, and not before.
     chat.unpin(PinRef::turn("loop-1", 5)).unwrap();
     assert_eq!(chat.context().unwrap(), context);
     compact(&chat, (1, 2));
@@ -133,7 +136,7 @@ fn a_pinned_result_of_the_last_turns_is_not_cut() {
         .count();
     assert_eq!(whole, 1);
     assert_eq!(quotes(&context), [""; 0]);
-    // Once it has aged it is a quote, never a result without its call.
+    // Once the message has aged it is quoted, never as a result without its call.
     for turn in 13..=20 {
         chat.append([Message::assistant(format!(
             "Done with {turn}. {}",
@@ -162,13 +165,8 @@ fn pins_that_exceed_the_window_are_an_error_with_both_numbers() {
         chat.append([Message::assistant(format!("Brick {turn} is laid."))])
             .unwrap();
     }
-    let request = CompactRequest {
-        window: ContextConfig {
-            max_context_tokens: 4_000,
-            ..ContextConfig::default()
-        },
-        ..forced((0, 2))
-    };
+    let mut request = forced((0, 2));
+    request.policy.window.max_context_tokens = 4_000;
     let report = chat.compact(&request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Failed);
     let too_small = report.too_small.unwrap();
@@ -198,7 +196,7 @@ fn a_pinned_message_of_a_rolled_up_loop_is_quoted_by_every_later_rollup() {
         if at >= 3 {
             let mut request = forced((0, 2));
             request.trigger = CompactTrigger::Length;
-            request.config.compaction_scope = CompactionScope::FixedCount(1);
+            request.policy.compaction.compaction_scope = CompactionScope::FixedCount(1);
             let report = chat.compact(&request).unwrap();
             assert_eq!(
                 (report.outcome, &report.error),
@@ -313,7 +311,7 @@ fn what_cannot_be_pinned_is_refused_with_the_reason() {
         never.contains("no message of turn 1 of loop `loop-1` is pinned"),
         "{never}"
     );
-    // Twice is once.
+    // Pinning twice is the same as pinning once.
     assert!(chat.pin(PinRef::turn("loop-1", 1)).unwrap().messages[0].changed);
     assert!(!chat.pin(PinRef::turn("loop-1", 1)).unwrap().messages[0].changed);
     assert_eq!(chat.pins().unwrap().len(), 1);

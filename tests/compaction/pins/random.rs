@@ -1,5 +1,5 @@
-//! Random histories with pins: what is pinned stands word for word in every context once, and what was built
-//! before stays as it was.
+//! Random histories with pins: each pinned message is in every context exactly once and unchanged, and earlier contexts
+//! do not change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use loopstore::*;
 /// A pinned message by loop and sequence, and its text.
 type PinnedText = ((String, u32), String);
 
-/// A session with branches, and what is known of it.
+/// A session with branches, and its expected state.
 struct Story {
     store: Store,
     lines: Vec<SessionHandle>,
     random: Random,
     said: u64,
-    /// Contexts just after runs: they never change.
+    /// Contexts just after runs, which never change.
     built: BTreeMap<String, Vec<AgentMessage>>,
 }
 
@@ -47,7 +47,7 @@ impl Story {
         self.lines[at].clone()
     }
 
-    /// A text that nothing else says.
+    /// Returns a text that occurs nowhere else.
     fn words(&mut self) -> String {
         self.said += 1;
         let length = 1 + self.below(60) as usize;
@@ -94,7 +94,7 @@ impl Story {
         let places = places.unwrap();
         let (id, turn, seq) = places[self.below(places.len() as u64) as usize].clone();
         let of = PinRef::message(id, turn, seq);
-        // It may not be on the line, or not be pinned.
+        // The message may be on another branch, or not be pinned.
         let done = match self.random.one_in(4) {
             true => line.unpin(of),
             false => line.pin(of),
@@ -119,14 +119,16 @@ impl Story {
         };
         let max_context_tokens = [2_000, 20_000, 128_000][self.below(3) as usize];
         let request = CompactRequest {
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens,
+                    ..ContextConfig::default()
+                },
+                config,
+            ),
             trigger: match self.random.one_in(2) {
                 true => CompactTrigger::Force,
                 false => CompactTrigger::Length,
-            },
-            config,
-            window: ContextConfig {
-                max_context_tokens,
-                ..ContextConfig::default()
             },
             ..CompactRequest::default()
         };
@@ -169,7 +171,7 @@ impl Story {
         }
     }
 
-    /// Compares what each line shows with what is pinned on it.
+    /// Compares the context of each line with its pins.
     fn check(&self) -> usize {
         self.lines.iter().map(|line| self.check_line(line)).sum()
     }
@@ -201,8 +203,8 @@ impl Story {
         pinned.len()
     }
 
-    /// Returns the texts of what is pinned, and of what is no longer pinned, as the newest block on each
-    /// loop knows it: one that was written before knows nothing of it.
+    /// Returns the texts of pinned messages, and of messages that are no longer pinned, according to the newest block
+    /// on each loop; later pins are unknown to it.
     fn settled(&self, line: &SessionHandle) -> (Vec<PinnedText>, Vec<String>) {
         let live = line.pins().unwrap();
         let leaf = line.leaf().unwrap().unwrap();
@@ -234,7 +236,7 @@ impl Story {
                 let is_it = |pin: &Pin| pin.loop_id == own.loop_id && pin.seq == row.seq;
                 let is_live = live.iter().any(is_it);
                 if let Some(block) = &own.block {
-                    // One that was made from another branch knows nothing of this one's pins.
+                    // A block of another branch does not know the pins of this one.
                     let run = read.run_by_key(block.run)?;
                     let from = read.loop_by_key(run.point.loop_key)?.core.loop_id;
                     if run.tick < row.tick || known[&from].iter().any(is_it) != is_live {
@@ -272,7 +274,7 @@ impl Story {
     }
 }
 
-/// A model that says little.
+/// A model with short answers.
 struct Short;
 
 impl Summarizer for Short {

@@ -1,9 +1,9 @@
-//! A leaf whose own tool compacted it in the middle: the rollup stands on the loop that goes on.
+//! A leaf that its own tool compacted in the middle: the rollup is on the loop that continues.
 
 use super::*;
 use loopstore::compact::CompactTrigger;
 
-/// A transcript of two prompts whose tool compacted everything in the middle of the second loop.
+/// Returns a transcript of two prompts whose tool compacted everything in the middle of the second loop.
 fn compacted_by_its_tool(summary: &str) -> String {
     let mut lines = Vec::new();
     let mut parent = "null".to_owned();
@@ -58,7 +58,7 @@ fn import_into(store: &dyn Database, summary: &str) {
     loopstore_transcripts::import_paths(store, &[file], &options, &mut |_| {}).unwrap();
 }
 
-/// Keeps only the very last turn at the end, whatever was planned: a gap.
+/// Keeps only the last turn at the end, whatever the plan, which leaves a gap.
 struct Gap;
 
 impl BlockCompactionStrategy for Gap {
@@ -102,7 +102,7 @@ fn a_rollup_on_the_leaf_is_gone_on_from() {
     assert_eq!(query(&store, kinds), r#"[["rollup"]]"#);
 
     let mut gap = request();
-    gap.config.block_strategy = Some(std::sync::Arc::new(Gap));
+    gap.policy.compaction.block_strategy = Some(std::sync::Arc::new(Gap));
     let refused = compact_session_loops(&store, &session, &gap).unwrap();
     assert_eq!(refused.outcome, CompactOutcome::Failed, "{refused:?}");
     assert_eq!(texts(&seen()), before);
@@ -161,9 +161,9 @@ fn go_on(store: &SqliteStore, session: &SessionId, at: u32) {
 
 fn small(window: u64) -> CompactRequest {
     let mut request = CompactRequest::default();
-    request.window.max_context_tokens = window;
-    request.config.max_summary_tokens = 200;
-    request.config.max_rollup_tokens = 300;
+    request.policy.window.max_context_tokens = window;
+    request.policy.compaction.max_summary_tokens = 200;
+    request.policy.compaction.max_rollup_tokens = 300;
     request
 }
 
@@ -216,7 +216,7 @@ fn a_tools_own_summary_that_fills_the_window_is_made_anew() {
 fn without_a_rollup_for_older_loops_the_text_gets_what_a_loop_gets() {
     let (store, session) = imported("THE TOOL'S SUMMARY");
     let mut request = small(3_000);
-    request.config.max_rollup_tokens = 0;
+    request.policy.compaction.max_rollup_tokens = 0;
     request.trigger = CompactTrigger::Length;
     for at in 0..30 {
         go_on(&store, &session, at);
@@ -231,7 +231,7 @@ fn without_a_rollup_for_older_loops_the_text_gets_what_a_loop_gets() {
     );
 }
 
-/// Says that it asked a model once for each text.
+/// Reports one request to a model for each text.
 struct Asks;
 
 impl Asks {
@@ -269,7 +269,7 @@ impl BlockCompactionStrategy for Asks {
 fn the_text_on_the_leaf_is_asked_for_and_counted_once() {
     let (store, session) = imported("THE TOOL'S SUMMARY");
     let mut asks = request();
-    asks.config.block_strategy = Some(std::sync::Arc::new(Asks));
+    asks.policy.compaction.block_strategy = Some(std::sync::Arc::new(Asks));
     let report = compact_session_loops(&store, &session, &asks).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     let usage: serde_json::Value = report.usage.unwrap().read().unwrap();
@@ -288,7 +288,7 @@ fn the_tail_of_a_loop_behind_is_compacted_and_its_last_turns_are_kept() {
             at,
         );
     }
-    // A prompt begins a loop behind the long one.
+    // A prompt begins a loop after the long one.
     chat.end_loop(LoopStatus::Completed).unwrap();
     chat.append([
         Message::user("Go on, please."),
@@ -298,11 +298,11 @@ fn the_tail_of_a_loop_behind_is_compacted_and_its_last_turns_are_kept() {
     let before = chat.context().unwrap().tokens;
     assert!(before > 6_000, "{before}");
     let mut request = small(5_000);
-    request.config.keep_recent = KeepRecent::Turns(200);
+    request.policy.compaction.keep_recent = KeepRecent::Turns(200);
     let report = chat.compact(&request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
     assert_eq!(report.fallback.as_deref(), Some("last_turns"));
-    let target = request.config.policy.target_of(&request.window).tokens;
+    let target = request.policy.target().tokens;
     assert!(
         (target * 85 / 100..=target).contains(&report.after.tokens),
         "{report:?}"
@@ -318,9 +318,9 @@ fn the_tail_of_a_loop_behind_is_compacted_and_its_last_turns_are_kept() {
             .unwrap()
             .ok
     );
-    // With fewer turns asked for, the rest of that loop goes into its text.
+    // With fewer turns kept, the rest of that loop becomes part of its text.
     let mut few = small(3_000);
-    few.config.keep_recent = KeepRecent::Turns(4);
+    few.policy.compaction.keep_recent = KeepRecent::Turns(4);
     let report = chat.compact(&few).unwrap();
     assert_eq!(
         (report.outcome, report.fallback),

@@ -1,4 +1,4 @@
-//! Rollups: loops before the scope go into one bounded summary, and none is lost without a trace.
+//! Rollups: loops before the scope are replaced by one bounded summary, and each of them is accounted for.
 
 mod leaf;
 
@@ -48,17 +48,20 @@ fn start(store: &SqliteStore, at: usize, turns: u32) {
 
 fn request() -> CompactRequest {
     CompactRequest {
-        config: CompactionConfig {
-            policy: loopstore::CompactionPolicy::Headroom {
-                compact_at_pct: 0.0,
-                compact_budget_threshold_pct: 0.05,
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                policy: loopstore::CompactionPolicy::Headroom {
+                    compact_at_pct: 0.0,
+                    compact_budget_threshold_pct: 0.05,
+                },
+                keep_recent: loopstore::KeepRecent::Turns(2),
+                compaction_scope: CompactionScope::FixedCount(1),
+                max_rollup_tokens: 60,
+                block_strategy: Some(std::sync::Arc::new(DefaultBlockCompaction)),
+                ..CompactionConfig::default()
             },
-            keep_recent: loopstore::KeepRecent::Turns(2),
-            compaction_scope: CompactionScope::FixedCount(1),
-            max_rollup_tokens: 60,
-            block_strategy: Some(std::sync::Arc::new(DefaultBlockCompaction)),
-            ..CompactionConfig::default()
-        },
+        ),
         ..CompactRequest::default()
     }
 }
@@ -147,13 +150,8 @@ fn a_forced_run_reads_the_originals_again() {
     let extends = "SELECT extends FROM v_compaction_blocks WHERE kind = 'rollup'";
     assert_eq!(query(&store, extends), "[[null], [null]]");
     assert_eq!(context(&store).tokens, report.after.tokens);
-    let wide = CompactRequest {
-        config: CompactionConfig {
-            compaction_scope: CompactionScope::FixedCount(9),
-            ..request().config
-        },
-        ..forced
-    };
+    let mut wide = forced;
+    wide.policy.compaction.compaction_scope = CompactionScope::FixedCount(9);
     let report = compact_session_loops(&store, &id(), &wide).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed);
     let seen = context(&store);
@@ -173,8 +171,8 @@ fn every_turn_is_shown_or_covered_however_the_chain_grows() {
             for at in 0..9 {
                 start(&store, at, [4, 0, 1, 7][at % 4]);
                 let mut request = request();
-                request.config.keep_recent = loopstore::KeepRecent::Turns(keep_recent);
-                request.config.compaction_scope = CompactionScope::FixedCount(scope);
+                request.policy.compaction.keep_recent = loopstore::KeepRecent::Turns(keep_recent);
+                request.policy.compaction.compaction_scope = CompactionScope::FixedCount(scope);
                 let report = compact_session_loops(&store, &id(), &request).unwrap();
                 assert_eq!(context(&store).tokens, report.after.tokens);
                 let next = compact_session_loops(&store, &id(), &request).unwrap();
@@ -187,7 +185,7 @@ fn every_turn_is_shown_or_covered_however_the_chain_grows() {
     }
 }
 
-/// Each turn of the chain is in one part of the context, or covered by the active rollup.
+/// Checks that each turn of the chain is in one part of the context, or covered by the active rollup.
 fn assert_every_turn_once(store: &SqliteStore) {
     let seen = context(store);
     let mut turns: Vec<(String, u32)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Summaries by a command: real processes that answer, and those that let their caller down.
+//! Summaries by a command: processes that answer, and processes that fail.
 
 use std::path::Path;
 use std::process::Command;
@@ -59,7 +59,7 @@ fn a_command_answers_the_system_text_and_the_prompt() {
     );
     let usage: serde_json::Value = serde_json::from_str(&stage.run("usage")).unwrap();
     let name = usage["model"].as_str().unwrap();
-    // Not its arguments: they may hold a key.
+    // The arguments are left out: they may contain a key.
     assert!(
         name.starts_with("command cat ") && !name.contains("prompt"),
         "{name}"
@@ -129,7 +129,7 @@ fn a_command_that_floods_is_stopped() {
         falls_back(strategy),
         "the answer is longer than 100000 bytes"
     );
-    // Nobody reads so much of stderr, but it must not stand in the way.
+    // Only the beginning of stderr is read, but a full pipe must not block the command.
     let stage = Stage::new(10);
     let noisy = "head -c 1000000 /dev/zero >&2; echo 'It holds.'";
     let report = stage.compact(by(noisy).options(timeout(hang::HUNG)));

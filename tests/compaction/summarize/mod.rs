@@ -1,4 +1,4 @@
-//! Summaries by a model: chained rounds, and every way in which a model lets its caller down.
+//! Summaries by a model: chained rounds, and every way in which a model can fail.
 
 #[cfg(unix)]
 mod command;
@@ -16,7 +16,7 @@ use stage::{ANSWER, Stage, open, request, text, turns_in};
 
 type Reply = Box<dyn Fn(&SummaryRequest) -> Result<SummaryAnswer, SummarizerError> + Send + Sync>;
 
-/// A summariser that plays a part and keeps what it was asked.
+/// A summariser with a fixed behaviour that keeps its requests.
 struct Player {
     reply: Reply,
     asked: Mutex<Vec<SummaryRequest>>,
@@ -87,7 +87,7 @@ fn a_block_holds_one_document_of_the_models_words_and_the_record() {
         summary.starts_with("[Working state of turns 2..7"),
         "{summary}"
     );
-    // A model's lines name no turn; the record's do.
+    // The model's lines name no turn; those of the record do.
     assert!(
         summary.contains("## Task\nAnswer each prompt.\n- t2: prompt 2, please\n"),
         "{summary}"
@@ -108,7 +108,7 @@ fn a_block_holds_one_document_of_the_models_words_and_the_record() {
         .collect();
     assert_eq!(counts, [2, 7]);
     let asked = &player.asked.lock().unwrap()[0];
-    // Two thirds of what the summary may have: the rest is the record's.
+    // Two thirds of the maximum size: the rest is for the record.
     assert!(asked.asked_tokens * 3 / 2 <= asked.max_tokens, "{asked:?}");
     assert_eq!(asked.temperature, Some(0.3));
     assert!(
@@ -129,7 +129,7 @@ fn a_second_round_reads_the_summary_before_and_only_the_new_turns() {
     let report = stage.compact(by(&second));
     assert_eq!(report.outcome, CompactOutcome::Committed);
     let prompt = &second.prompts()[0];
-    // Neither the header nor what the record adds again.
+    // Neither the header nor the lines that are added to the summary.
     assert!(
         prompt.starts_with("## Previous summary\n## Task\nAnswer each prompt.\n"),
         "{prompt}"
@@ -156,7 +156,7 @@ fn a_digest_carries_on_what_a_model_wrote() {
     let (stage, player) = (Stage::new(10), Player::says(ANSWER));
     stage.compact(by(&player));
     stage.turns(6);
-    // The model says nothing any more, twice.
+    // The model returns an empty text, twice.
     stage.compact(by(&Player::says("")));
     stage.turns(6);
     let report = stage.compact(by(&Player::says("")));
@@ -252,7 +252,7 @@ fn other_options_make_the_text_anew_from_the_originals() {
     let short = Player::says(ANSWER.replace("- [ ] docs", "None"));
     let options = with(|options| options.role = SummaryRole::Assistant);
     let mut request = request(by(&short).options(options));
-    request.config.max_summary_tokens = 400;
+    request.policy.compaction.max_summary_tokens = 400;
     let report = compact_session_loops(&stage.store, &stage.session, &request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed);
     assert!(short.prompts()[0].contains("prompt 2, please"));
@@ -413,7 +413,7 @@ fn messages_without_a_store_are_summarised() {
     assert!(message_tokens(&message) <= most);
     let asked = &player.asked.lock().unwrap()[0];
     assert_eq!((asked.asked_tokens, asked.max_tokens), (225, 300));
-    // No digest stands in.
+    // No digest replaces the summary.
     let refused = by(&Player::says("")).summarize(&messages, most, &HeuristicTokenCounter);
     assert!(refused.unwrap_err().contains("is empty"));
 }
@@ -456,7 +456,7 @@ fn an_attempt_in_vain_leaves_its_audit_row() {
     assert_eq!(stage.run("outcome, error"), "no_gain|the answer is empty");
 }
 
-/// A strategy whose text is as long as what it stands for.
+/// A strategy whose text is as long as the messages that it replaces.
 struct Same;
 
 impl BlockCompactionStrategy for Same {

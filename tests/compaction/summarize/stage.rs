@@ -19,7 +19,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A session of one loop of `turns` long turns.
+    /// Creates a session of one loop with `turns` long turns.
     pub fn new(turns: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.db");
@@ -43,7 +43,7 @@ impl Stage {
         stage
     }
 
-    /// Appends turns: a prompt that names the turn, and a long answer.
+    /// Appends turns: a prompt with the number of the turn, and a long answer.
     pub fn turns(&self, count: u32) {
         turns_in(&self.store, self.loop_key, count);
     }
@@ -72,7 +72,7 @@ impl Stage {
         build_context_from_session(&self.store, &self.session, &BuildOptions::default()).unwrap()
     }
 
-    /// Returns the text of the message that stands for the compacted turns.
+    /// Returns the text of the summary message.
     pub fn summary(&self) -> String {
         let context = self.context();
         let part = |part: &loopstore::context::Part| {
@@ -83,7 +83,7 @@ impl Stage {
         text(&context.messages[before as usize])
     }
 
-    /// Returns columns of the newest run, parted by `|`.
+    /// Returns columns of the newest run, separated by `|`.
     pub fn run(&self, columns: &str) -> String {
         let sql = format!("SELECT {columns} FROM v_compaction_runs ORDER BY rowid DESC LIMIT 1");
         let sql = sql.replace("rowid", "started_at");
@@ -125,19 +125,22 @@ pub fn open(path: &std::path::Path) -> SqliteStore {
     SqliteStore::open_with(path, options).unwrap()
 }
 
-/// Every compaction is wanted; two turns are kept at each end.
+/// Returns a request that always compacts and keeps two turns at each end.
 pub fn request(strategy: SummarizeCompaction) -> CompactRequest {
     CompactRequest {
-        config: CompactionConfig {
-            policy: loopstore::CompactionPolicy::Headroom {
-                compact_at_pct: 0.0,
-                compact_budget_threshold_pct: 0.05,
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                policy: loopstore::CompactionPolicy::Headroom {
+                    compact_at_pct: 0.0,
+                    compact_budget_threshold_pct: 0.05,
+                },
+                keep_first_turns: 2,
+                keep_recent: loopstore::KeepRecent::Turns(2),
+                block_strategy: Some(Arc::new(strategy)),
+                ..CompactionConfig::default()
             },
-            keep_first_turns: 2,
-            keep_recent: loopstore::KeepRecent::Turns(2),
-            block_strategy: Some(Arc::new(strategy)),
-            ..CompactionConfig::default()
-        },
+        ),
         ..CompactRequest::default()
     }
 }

@@ -1,4 +1,4 @@
-//! Random histories: what holds for all of them.
+//! Properties of all random histories.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use loopstore::extend::compaction::{compact_messages, keep_within_budget};
 use loopstore::{AgentMessage, HeuristicTokenCounter, Json, Message, TokenCounter, total_tokens};
 use proptest::prelude::*;
 
-/// Ids of calls that have a result after them, and the reverse; sorted.
+/// Returns the sorted ids of calls that have a later result, and of results that have an earlier call.
 fn paired_ids(messages: &[AgentMessage]) -> (Vec<&str>, Vec<&str>) {
     let mut open: HashMap<&str, bool> = HashMap::new();
     let mut results = Vec::new();
@@ -44,7 +44,7 @@ fn all_ids(messages: &[AgentMessage]) -> (Vec<&str>, Vec<&str>) {
     (calls, results)
 }
 
-/// Whether each call and each result that had its other half in `before` has it in `after`.
+/// True if each call and result that was paired in `before` is paired in `after`.
 fn parts_no_pair(before: &[AgentMessage], after: &[AgentMessage]) -> bool {
     let (paired_calls, paired_results) = paired_ids(before);
     let (calls, results) = all_ids(after);
@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// Charges nothing for messages but for their markers, more for a longer one.
+/// Counts no tokens for messages except for their markers, and more for a longer marker.
 struct Odd;
 
 impl TokenCounter for Odd {

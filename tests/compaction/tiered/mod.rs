@@ -1,5 +1,4 @@
-//! Compaction without a session: each level by example, and all of them against the algorithm
-//! that they come from.
+//! The tiered compaction without a session: each level by example, and all levels against the original algorithm.
 
 mod histories;
 mod origin;

@@ -1,4 +1,4 @@
-//! The algorithm as its description has it; only that a budget below the system prompt is 0.
+//! The original algorithm as described, except that a budget below the system prompt is 0.
 
 use super::user;
 use loopstore::compaction::ContextConfig;

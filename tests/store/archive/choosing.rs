@@ -1,4 +1,4 @@
-//! Which loops are archived, and which are left.
+//! The choice of the loops that are archived.
 
 use loopstore::*;
 use loopstore_admin::retention::{ArchiveReport, ArchiveRequest, LoopStaysWhy, archive};
@@ -141,7 +141,7 @@ fn a_driven_loop_stays() {
     assert_eq!(kept(&report)[0], ("loop-0", LoopStaysWhy::Open));
 }
 
-/// An ended loop may grow: a transcript that is imported again, say.
+/// An ended loop may grow, for example when a transcript is imported again.
 #[test]
 fn an_archived_loop_that_grows_keeps_what_is_archived_and_takes_the_rest_next_time() {
     let store = SqliteStore::in_memory().unwrap();
@@ -165,7 +165,7 @@ fn an_archived_loop_that_grows_keeps_what_is_archived_and_takes_the_rest_next_ti
     assert_eq!(crate::archive::seen::lines(&store, &history.session), after);
 }
 
-/// Both halves of a transcript, the first archived before the second came: as if it had come at once.
+/// Two halves of a transcript, the first archived before the second is imported, give the same as one import.
 #[test]
 fn a_transcript_whose_loops_are_archived_is_imported_again_as_it_grows() {
     let folder = tempfile::tempdir().unwrap();
@@ -215,7 +215,7 @@ fn undoing_the_run_that_hid_an_archived_loop_shows_its_originals() {
     let shown = build_context_from_session(&store, &history.session, &BuildOptions::default());
     assert_eq!(shown.unwrap().messages, originals);
     assert_eq!(packed(&store), 27, "reading brings nothing back");
-    // It can be compacted again, from what is archived.
+    // The loop can be compacted again, from its archived messages.
     assert_eq!(history.compact(3, (0, 0), true)["outcome"], "committed");
     assert_whole(&store);
 }

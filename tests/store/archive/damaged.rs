@@ -1,4 +1,4 @@
-//! Damaged packs: found, told, and never a silent wrong answer; a salvage brings the rest over.
+//! Damaged packs are detected and reported, and never lead to a wrong answer; a salvage copies the rest.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use loopstore_verify::{ProblemKind, verify};
 use crate::support::archive::*;
 use crate::support::histories::{loop_id, open};
 
-/// Changes a closed file from outside, past the triggers.
+/// Changes a closed file without its triggers.
 fn change(file: &Path, sql: &str) {
     let outside = crate::support::keyed::raw(file).unwrap();
     let triggers = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'";
@@ -32,7 +32,7 @@ fn change(file: &Path, sql: &str) {
     }
 }
 
-/// A file with two archived loops, and what its lines are.
+/// Creates a file with two archived loops, and returns its exported lines.
 fn stage() -> (tempfile::TempDir, std::path::PathBuf, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.db");
@@ -89,7 +89,7 @@ fn whatever_is_wrong_with_a_pack_is_told() {
         if sql.starts_with("DELETE") {
             continue;
         }
-        // The damaged one stays where it is, for a salvage.
+        // The damaged pack stays where it is, for a salvage.
         let error = loopstore_admin::retention::unarchive(&store, &Default::default()).unwrap_err();
         assert!(matches!(error, StoreError::Damaged(_)), "{sql}: {error}");
     }
@@ -101,7 +101,7 @@ fn every_byte_of_a_pack_is_under_its_digest() {
     let length = number(&open(&file), "SELECT min(length(content)) AS n FROM packs");
     for at in (1..=length).step_by(usize::try_from(length / 9).unwrap()) {
         let (_folder, file, _) = stage();
-        // Another byte, whatever stood there.
+        // Replaces a byte by a different one.
         let sql = format!(
             "UPDATE packs SET content = CAST(substr(content, 1, {at} - 1)
                  || CASE substr(content, {at}, 1) WHEN x'41' THEN x'42' ELSE x'41' END

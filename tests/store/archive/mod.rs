@@ -1,4 +1,4 @@
-//! Archived loops: compressed, read as before, never lost, and gone without a byte when they are removed.
+//! Archived loops: compressed, read as before, never lost, and without a byte left when they are removed.
 
 mod choosing;
 mod damaged;

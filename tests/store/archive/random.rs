@@ -1,5 +1,5 @@
-//! Random histories in which random loops are archived at random times and brought back: everything reads
-//! as before, and as in a twin in which nothing ever was.
+//! Random histories in which random loops are archived and unarchived at random times: everything reads as before, and
+//! as in a twin without archived loops.
 
 use crate::archive::seen::{contexts, everything};
 use crate::support::amount::amount;

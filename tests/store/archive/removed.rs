@@ -1,4 +1,4 @@
-//! Redacting and erasing what is archived: no byte is left in packs either.
+//! Redacting and erasing archived loops leaves no byte in packs either.
 
 use loopstore::*;
 use loopstore_admin::retention::{EraseRequest, RedactRequest, erase, redact_session};
@@ -8,7 +8,7 @@ use crate::support::histories::{History, open, user};
 
 const CORE: &str = "zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5";
 
-/// How often the secret stands in a pack or a row.
+/// Counts the packs and rows that contain the secret.
 fn standing(store: &SqliteStore) -> usize {
     let (mut found, mut keys) = (0, Vec::new());
     Database::scan(
@@ -32,7 +32,7 @@ fn standing(store: &SqliteStore) -> usize {
     found
 }
 
-/// A session of two archived loops, of which one message holds the secret.
+/// Creates a session of two archived loops, of which one message contains the secret.
 fn with_secret(store: &SqliteStore) -> History<'_> {
     let history = line(store, "s", 2, 4);
     history.append(0, vec![user(&format!("the key is ghp_{CORE}"), 4)]);
@@ -51,7 +51,7 @@ fn redacting_takes_only_the_packs_apart_that_hold_a_secret() {
     assert_eq!((standing(&store), packed(&store)), (0, 12));
     assert_whole(&store);
 
-    // What was redacted can be archived, and is found damaged like anything else.
+    // A redacted loop can be archived, and damage to it is found.
     let before = crate::archive::seen::lines(&store, &history.session);
     assert_eq!(archive_loops(&store, &history.session, &[0]).messages, 13);
     assert_whole(&store);
@@ -69,7 +69,7 @@ fn redacting_takes_only_the_packs_apart_that_hold_a_secret() {
     );
 }
 
-/// Compressed it cannot be searched for, so the packs themselves are: none of those is left.
+/// A compressed secret cannot be searched for, so the test checks that no earlier pack is left.
 #[test]
 fn no_pack_of_what_was_redacted_or_erased_is_left_in_the_file() {
     let folder = tempfile::tempdir().unwrap();

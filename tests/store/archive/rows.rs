@@ -1,4 +1,4 @@
-//! What stands in the tables: receipts, packs, what SQL still tells, and what the triggers refuse.
+//! The rows of archived loops: receipts, packs, the results of SQL queries, and the statements that triggers reject.
 
 use loopstore::extend::packs::PackRow;
 use loopstore::extend::sqlite::recount;
@@ -83,7 +83,7 @@ fn a_receipt_says_what_was_moved_and_why() {
     assert_whole(&store);
 }
 
-/// Whoever writes: these statements come from outside.
+/// These statements come from another program.
 #[test]
 fn a_pack_is_not_changed_added_or_removed_without_a_receipt() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +113,7 @@ fn a_pack_is_not_changed_added_or_removed_without_a_receipt() {
     assert_whole(&store);
 }
 
-/// A few MiB at a time, so that nobody who records waits long.
+/// Each transaction moves a few MiB, so that recording does not wait long.
 #[test]
 fn a_large_loop_goes_in_several_transactions_while_others_record() {
     let folder = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ fn a_large_loop_goes_in_several_transactions_while_others_record() {
     assert!(receipts.get().unwrap().len() > 2);
     assert_eq!(packed(&store), 24);
     assert_whole(&store);
-    // What was freed is used again.
+    // Freed space is reused.
     let outside = crate::support::keyed::raw(store.path().unwrap()).unwrap();
     let pragma = |name| outside.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (free, pages) = (

@@ -1,4 +1,4 @@
-//! Everything that can be read of a session, as text, byte by byte.
+//! Returns everything that can be read of a session, as text.
 
 use loopstore::context::{AsOf, build_context_from_session};
 use loopstore::extend::sqlite::QueryLimits;
@@ -10,7 +10,7 @@ use loopstore_export::{ExportForm, export};
 
 use crate::support::histories::{History, loop_id};
 
-/// Views of which no column depends on whether a loop is archived, or those columns that do not.
+/// Views whose columns do not depend on whether a loop is archived, or only those columns.
 const VIEWS: [&str; 11] = [
     "SELECT * FROM v_sessions",
     "SELECT loop_id, turns, messages, tokens, status FROM v_loops ORDER BY loop_id",
@@ -48,7 +48,7 @@ fn context(store: &dyn Database, id: &SessionId, options: &BuildOptions) -> Stri
     format!("{messages} {:?} {:?}", context.parts, context.faults)
 }
 
-/// The context of each loop, as it is and as of each of its turns.
+/// Returns the context of each loop, now and as of each of its turns.
 pub fn contexts(store: &dyn Database, history: &History<'_>) -> Vec<String> {
     let mut seen = Vec::new();
     for at in 0..history.loops {
@@ -73,7 +73,7 @@ pub fn contexts(store: &dyn Database, history: &History<'_>) -> Vec<String> {
     seen
 }
 
-/// What is seen of one loop.
+/// Returns everything that can be read of one loop.
 fn of_loop(store: &dyn Database, id: &SessionId, at: usize, turns: u32) -> Vec<String> {
     let leaf = loop_id(at);
     let forms = [
@@ -106,7 +106,7 @@ fn of_loop(store: &dyn Database, id: &SessionId, at: usize, turns: u32) -> Vec<S
     seen
 }
 
-/// Everything.
+/// Returns everything that can be read of a history.
 pub fn everything(store: &dyn Database, history: &History<'_>) -> Vec<String> {
     let id = &history.session;
     let mut seen = contexts(store, history);

@@ -10,7 +10,7 @@ use loopstore::*;
 use crate::support::asynchronous::*;
 use crate::support::hang::HUNG;
 
-/// Says that it was asked, and makes its text once it is told to.
+/// Signals that it was called, and returns its text when it is released.
 struct Waits {
     asked: Sender<CancelFlag>,
     go_on: Mutex<Receiver<()>>,
@@ -33,7 +33,7 @@ impl BlockCompactionStrategy for Waits {
     }
 }
 
-/// Polls what `begin` returns until the strategy is asked, drops it, and lets the strategy make its text.
+/// Polls the future of `begin` until the strategy is called, drops the future, and releases the strategy.
 fn dropped_while_the_strategy_works<F: Future>(begin: impl FnOnce(AsyncSession) -> F) {
     let runtime = runtime();
     let store = runtime.block_on(filled());
@@ -54,12 +54,12 @@ fn dropped_while_the_strategy_works<F: Future>(begin: impl FnOnce(AsyncSession) 
     assert!(!flag.is_cancelled());
     drop(future);
     assert!(flag.is_cancelled(), "the strategy could have seen it");
-    // As often as it may be asked; it may be over before.
+    // At most this many polls; the future may be done before.
     for _ in 0..100 {
         let _ = go.send(());
     }
     drop(inside);
-    // Waits for what still runs on the pool.
+    // Waits for the tasks that still run on the pool.
     drop(runtime);
     let store = store.blocking();
     assert_eq!(store.session("s").unwrap().context().unwrap(), before);

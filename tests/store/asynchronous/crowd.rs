@@ -1,4 +1,4 @@
-//! Many tasks at once.
+//! Many concurrent tasks.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ async fn write_turns(store: AsyncStore, task: u32) {
     }
 }
 
-/// Every context and every search shows whole turns only.
+/// Checks that every context and every search result shows whole turns only.
 async fn read_meanwhile(store: AsyncStore) {
     for _ in 0..20 {
         let chat = chat(&store).at_loop(&loop_id("l1")).await.unwrap();

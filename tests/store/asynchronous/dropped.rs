@@ -1,4 +1,4 @@
-//! Futures dropped at random moments: a whole turn or none, and each acknowledged turn once.
+//! Futures that are dropped at random points: a whole turn or none, and each acknowledged turn once.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn a_dropped_append_leaves_a_whole_turn_or_none() {
             ledger.drive(&mut random, at, append);
         }
     }
-    // Waits for what still runs on the pool.
+    // Waits for the tasks that still run on the pool.
     drop(runtime);
     ledger.check(&stored(&store, "l"));
 }
@@ -35,7 +35,7 @@ fn a_runtime_that_ends_leaves_whole_turns() {
         drop(inside);
         runtime.shutdown_background();
     }
-    // A write waits for those that were left running.
+    // A write waits for those that are still running.
     runtime()
         .block_on(chat(&store).append(turn("l", 1000)))
         .unwrap();

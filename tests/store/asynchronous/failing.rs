@@ -1,4 +1,4 @@
-//! Errors and panics come back to the caller, and leave the store usable.
+//! Errors and panics are returned to the caller, and leave the store usable.
 
 use loopstore::extend as store;
 use loopstore::*;

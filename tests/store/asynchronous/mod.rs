@@ -1,4 +1,4 @@
-//! The store from async code: what a dropped future, an error, a panic and a crowd leave behind.
+//! The store from async code: the effects of dropped futures, errors, panics and concurrency.
 
 mod cancelled;
 mod crowd;

@@ -1,4 +1,4 @@
-//! A summariser that is a future: no thread of the runtime waits for it, and none is left running.
+//! An asynchronous summariser: no thread of the runtime waits for it, and none is left running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,11 +19,11 @@ fn request(summarizer: impl Summarizer + 'static, timeout: Duration) -> CompactR
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
-    request.config.block_strategy = Some(Arc::new(strategy));
+    request.policy.compaction.block_strategy = Some(Arc::new(strategy));
     request
 }
 
-/// Counts how often it is dropped.
+/// Counts its drops.
 struct Counted(Arc<AtomicU32>);
 
 impl Drop for Counted {
@@ -43,7 +43,7 @@ fn a_future_summarises_on_a_runtime_of_one_thread() {
             let (send, waiting) = (send.clone(), Arc::clone(&waiting));
             async move {
                 send.send(request.prompt.len()).unwrap();
-                // It ends only because another task of the same thread goes on meanwhile.
+                // It ends only if another task of the same thread runs meanwhile.
                 waiting.notified().await;
                 Ok(SummaryAnswer {
                     text: "It rains.".to_owned(),
@@ -82,7 +82,7 @@ fn a_future_that_takes_too_long_is_dropped_and_the_digest_stands_in() {
         let report = chat.compact(&request).await.unwrap();
         assert_eq!(report.outcome, CompactOutcome::Committed);
         assert_eq!(report.fallback.as_deref(), Some("digest"));
-        // The runtime drops what was aborted when it comes by.
+        // The runtime drops an aborted task when it next polls it.
         while dropped.load(Ordering::SeqCst) < begun.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }

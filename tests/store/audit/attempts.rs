@@ -1,4 +1,4 @@
-//! What an attempt leaves that panics, and what it asked for and reached.
+//! The record of an attempt that panics: its request and its result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use loopstore::compact::{CompactOutcome, CompactReport};
 use loopstore::*;
 use loopstore_verify::verify;
 
-/// Panics wherever it is asked.
+/// Panics in every method.
 struct Panics;
 
 impl BlockCompactionStrategy for Panics {
@@ -95,7 +95,7 @@ fn runs(store: &Store) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// The store goes on as if nothing had been.
+/// Checks that the store works as if the attempt had not happened.
 fn is_whole(store: &Store, chat: &SessionHandle) {
     chat.append([Message::user("And now?"), Message::assistant("Still rain.")])
         .unwrap();
@@ -114,7 +114,7 @@ fn compact(chat: &SessionHandle, request: &CompactRequest) -> CompactReport {
 fn a_strategy_that_panics_fails_its_run_and_the_digest_stands_in() {
     let (store, chat) = chat();
     let mut request = forced();
-    request.config.block_strategy = Some(Arc::new(Panics));
+    request.policy.compaction.block_strategy = Some(Arc::new(Panics));
     let report = compact(&chat, &request);
     assert_eq!(report.strategy, "digest");
     assert_eq!(report.fallback.as_deref(), Some("digest"));
@@ -137,7 +137,7 @@ fn a_hook_that_panics_does_not_reach_the_agent() {
         before: true,
         ..Hook::default()
     });
-    request.hooks.push(hook);
+    request.policy.hooks.push(hook);
     compact(&chat, &request);
     assert_eq!(runs(&store)[0].1, "failed");
     is_whole(&store, &chat);
@@ -146,7 +146,7 @@ fn a_hook_that_panics_does_not_reach_the_agent() {
         after: true,
         ..Hook::default()
     });
-    request.hooks.push(hook.clone());
+    request.policy.hooks.push(hook.clone());
     let report = chat.compact(&request).unwrap();
     assert!(report.error.unwrap().contains("after, and no more"));
     assert_eq!(hook.calls.load(Ordering::Relaxed), 2);
@@ -158,7 +158,7 @@ fn a_summariser_that_panics_is_replaced_by_the_digest() {
     let (store, chat) = chat();
     let mut request = forced();
     let summarizer = Arc::new(SummarizerThatPanics);
-    request.config.block_strategy = Some(Arc::new(SummarizeCompaction::new(summarizer)));
+    request.policy.compaction.block_strategy = Some(Arc::new(SummarizeCompaction::new(summarizer)));
     let report = compact(&chat, &request);
     assert_eq!(report.fallback.as_deref(), Some("digest"));
     assert_eq!(runs(&store).len(), 1);
@@ -178,15 +178,18 @@ fn a_run_says_what_was_asked_for_and_what_was_reached() {
         Some(serde_json::from_str::<serde_json::Value>(&text).unwrap())
     };
     let mut request = forced();
-    request.window.max_context_tokens = 2_000;
+    request.policy.window.max_context_tokens = 2_000;
     let report = compact(&chat, &request);
     assert!(report.fallback.is_some(), "it fits as asked: {report:?}");
     let (asked, reached) = (config("config").unwrap(), config("reached").unwrap());
-    assert_eq!(asked["keep_recent"], request.config.keep_recent.to_string());
+    assert_eq!(
+        asked["keep_recent"],
+        request.policy.compaction.keep_recent.to_string()
+    );
     assert_ne!(asked, reached);
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["reached"], reached);
-    request.window.max_context_tokens = 128_000;
+    request.policy.window.max_context_tokens = 128_000;
     compact(&chat, &request);
     assert_eq!(config("reached"), None);
     is_whole(&store, &chat);

@@ -1,4 +1,4 @@
-//! A head that is kept elsewhere shows that the end was cut off, or that all was made anew.
+//! A head that is stored elsewhere reveals that the end was removed, or that everything was recomputed.
 
 use loopstore::*;
 use loopstore_admin::retention::{EraseRequest, RedactRequest, erase, redact_session};

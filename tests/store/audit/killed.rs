@@ -1,4 +1,4 @@
-//! An attempt that calls code of a user and is killed leaves a trace: the next compaction closes it.
+//! An attempt that is killed while it runs a user's code leaves a row, which the next compaction closes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use loopstore_verify::verify;
 
 use crate::support::{keyed, process};
 
-/// Says that it is asked, and never answers.
+/// Signals that it was called, and never returns.
 struct Hangs;
 
 impl BlockCompactionStrategy for Hangs {
@@ -47,7 +47,7 @@ fn a_process_that_compacts() {
     };
     let store = keyed::open(file).unwrap();
     let mut request = forced();
-    request.config.block_strategy = Some(Arc::new(Hangs));
+    request.policy.compaction.block_strategy = Some(Arc::new(Hangs));
     compact_session_loops(&store, &SessionId::new("s").unwrap(), &request).unwrap();
 }
 
@@ -79,7 +79,7 @@ fn an_attempt_that_was_killed_is_closed_as_interrupted() {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap() == "asked"));
-        // It is under way, and whole, and nothing that counts.
+        // The run is unfinished, valid, and not active.
         assert_eq!(outcomes(&store).last().map(String::as_str), Some("running"));
         let report = verify(&store).unwrap();
         assert!(report.ok, "{:#?}", report.problems);

@@ -1,4 +1,4 @@
-//! What was done cannot be taken out or added unseen, also by who writes the file with plain SQL.
+//! Recorded events cannot be removed or added unnoticed, even by plain SQL on the file.
 
 mod attempts;
 mod heads;

@@ -1,4 +1,4 @@
-//! A database with one of everything that is audited, and copies of it to attack.
+//! A database with every kind of audited row, and copies of it to attack.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use loopstore::model::Content;
 pub struct Stage {
     folder: tempfile::TempDir,
     file: PathBuf,
-    /// The contexts of all loops, as they are.
+    /// The current contexts of all loops.
     pub contexts: BTreeMap<String, String>,
 }
 
@@ -70,8 +70,8 @@ impl Stage {
     }
 }
 
-/// A session with a chain of loops, pins, blocks of three kinds with quotes, an undo and a redo, a manifest
-/// and a note.
+/// Records a session with a chain of loops, pins, blocks of three kinds with quotes, an undo and a redo, a manifest and
+/// a note.
 fn fill(store: &SqliteStore, session: &str) {
     let mut history = History::new(store, session);
     for at in 0..3 {
@@ -119,7 +119,7 @@ fn fill(store: &SqliteStore, session: &str) {
     .unwrap();
 }
 
-/// Returns what a model would see at the end of each loop, or why it would see nothing.
+/// Returns the context at the end of each loop, or the error.
 pub fn contexts(store: &SqliteStore) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let leaves = store::read(store, |read| {
@@ -148,7 +148,7 @@ pub fn contexts(store: &SqliteStore) -> BTreeMap<String, String> {
     all
 }
 
-/// Verifies a file that was attacked; `None`: it does not even open.
+/// Verifies a file that was attacked; `None` if it cannot be opened.
 pub fn verified(file: &Path) -> Option<(SqliteStore, VerifyReport)> {
     let store = keyed::open(file).ok()?;
     let report = verify(&store).ok()?;

@@ -1,5 +1,5 @@
-//! Plain SQL against the file: with the triggers in place it is refused or found, and changes no context
-//! unseen; without them it is found.
+//! Plain SQL on the file: with triggers it is rejected or detected, and changes no context unnoticed; without triggers
+//! it is detected.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::stage::{Stage, contexts, shell, verified};
 use crate::support::amount::amount;
 use crate::support::histories::Random;
 
-/// What the record is made of, each table with its key.
+/// The tables of the record, each with its key.
 const RECORD: [(&str, &str); 17] = [
     ("loops", "key"),
     ("turns", "id"),
@@ -45,7 +45,7 @@ fn row_of(connection: &Connection, table: &str, random: &mut Random) -> (Vec<Str
     (columns, rows[at].clone())
 }
 
-/// Another value in the place of one.
+/// Returns a different value.
 fn other(value: &Value, random: &mut Random) -> Value {
     match value {
         Value::Integer(number) => match random.below(4) {
@@ -85,7 +85,7 @@ fn condition(key: &str, columns: &[String], row: &[Value]) -> String {
     parts.join(" AND ")
 }
 
-/// Attacks a row of the record; returns the statement, and whether it was refused.
+/// Attacks a row of the record. Returns the statement, and true if it was rejected.
 fn attack(connection: &Connection, random: &mut Random) -> (String, bool) {
     let (table, key) = RECORD[random.below(RECORD.len() as u64) as usize];
     let (columns, mut row) = row_of(connection, table, random);
@@ -116,7 +116,7 @@ fn attack(connection: &Connection, random: &mut Random) -> (String, bool) {
                 "INSERT OR REPLACE"
             };
             let places = vec!["?"; columns.len()].join(", ");
-            // The next of its kind, as if it had been written.
+            // The next row of its kind, as if it had been written regularly.
             if let Value::Integer(number) = &mut row[0]
                 && random.one_in(2)
             {
@@ -135,7 +135,7 @@ fn attack(connection: &Connection, random: &mut Random) -> (String, bool) {
     (told, refused)
 }
 
-/// Everything that is stored, to see whether a statement did something.
+/// Returns everything that is stored, to detect whether a statement had an effect.
 fn fingerprint(connection: &Connection) -> Vec<(String, String)> {
     let read = |(table, _): &(&str, &str)| {
         let mut statement = connection
@@ -155,7 +155,7 @@ fn fingerprint(connection: &Connection) -> Vec<(String, String)> {
     RECORD.iter().map(read).collect()
 }
 
-/// What else a row may say that decides nothing: when and by whom, in other words.
+/// True if only descriptive columns differ, which decide nothing: times, actors, words.
 fn is_told_only(before: &[(String, String)], after: &[(String, String)]) -> bool {
     let differs = before.iter().zip(after).filter(|(a, b)| a != b);
     differs
@@ -194,7 +194,7 @@ fn random_statements_are_refused_or_found_and_change_no_context_unseen() {
     );
 }
 
-/// Runs `sql` while the triggers are away.
+/// Runs `sql` without triggers.
 fn without_triggers(file: &Path, sql: &str) {
     let connection = shell(file);
     let triggers: Vec<(String, String)> = connection
@@ -234,7 +234,7 @@ fn a_row_that_was_deleted_without_triggers_is_missed() {
     }
 }
 
-/// The newest undo, the newest run with all that it wrote, what an erased session left: each whole.
+/// The newest undo, the newest run with all its rows, the receipt of an erased session: each is removed as a whole.
 #[test]
 fn the_newest_of_each_kind_is_missed_with_all_that_belongs_to_it() {
     let stage = Stage::new();
@@ -338,7 +338,7 @@ fn what_a_committed_run_holds_is_closed() {
     }
 }
 
-/// An own run is begun by whoever writes the file; its blocks are held to the rules all the same.
+/// A program that writes the file may begin a run; its blocks must follow the rules all the same.
 #[test]
 fn sections_that_do_not_follow_each_other_are_refused_in_any_run() {
     let stage = Stage::new();
@@ -387,7 +387,7 @@ fn sections_that_do_not_follow_each_other_are_refused_in_any_run() {
         let refusal = shell(&stage.copy()).execute_batch(&sql);
         assert!(refusal.is_err(), "{sql}");
     }
-    // Nor is a run closed whose blocks are not covered to their end, or without its row in the chain.
+    // Nor can a run be closed whose blocks are not covered to their end, or without its row in the chain.
     let audited = "INSERT INTO audit (session, audit_seq, kind, digest, chain)
          SELECT key, audit_seq + 1, 'run', x'01', x'02' FROM sessions WHERE key = 1;";
     let close = "UPDATE runs SET outcome = 'committed', digest = x'01' WHERE run_id = 'mine';";
@@ -398,7 +398,7 @@ fn sections_that_do_not_follow_each_other_are_refused_in_any_run() {
     ] {
         assert!(shell(&stage.copy()).execute_batch(&sql).is_err(), "{sql}");
     }
-    // With its row it is closed, and found.
+    // With its row the run is closed, and detected.
     let copy = stage.copy();
     let forged = format!("{} {audited} {close}", cover(fits));
     shell(&copy).execute_batch(&forged).unwrap();

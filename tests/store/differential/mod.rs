@@ -1,7 +1,7 @@
 //! Random histories on the store and on a slow model of the design, side by side.
 //!
-//! The model in `reference/` re-derives everything from the whole history and knows nothing of
-//! this crate. After every step the contexts of all leaves must be equal, message by message.
+//! The model in `reference/` re-derives everything from the whole history and does not use this crate. After every step
+//! the contexts of all leaves must be equal, message by message.
 
 mod reference;
 
@@ -16,8 +16,8 @@ use loopstore::extend::active_blocks::{self, View};
 use loopstore::extend::{self as store, append, session};
 use loopstore::model::*;
 use loopstore::{
-    BuildOptions, CompactRequest, PinRef, PinRequest, SqliteStore, build_context_from_session,
-    compact_session_loops,
+    BuildOptions, CompactRequest, PinRef, PinRequest, Policy, SqliteStore,
+    build_context_from_session, compact_session_loops,
 };
 use loopstore_admin::retention::set_protected;
 use reference::build::build;
@@ -37,7 +37,7 @@ fn text(random: &mut Random) -> String {
     }
 }
 
-/// The same history in both worlds.
+/// The same history in the store and in the model.
 struct Twin {
     store: SqliteStore,
     session: SessionId,
@@ -126,13 +126,15 @@ impl Twin {
         }
         let attempt = reference_run::compact(&mut self.model, at, config, force);
         let request = CompactRequest {
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens: config.max_context_tokens,
+                    system_prompt_tokens: config.system_tokens,
+                    ..ContextConfig::default()
+                },
+                store_config(config),
+            ),
             leaf: Some(Self::loop_id(at)),
-            config: store_config(config),
-            window: ContextConfig {
-                max_context_tokens: config.max_context_tokens,
-                system_prompt_tokens: config.system_tokens,
-                ..ContextConfig::default()
-            },
             trigger: if force {
                 loopstore::CompactTrigger::Force
             } else {
@@ -193,7 +195,7 @@ impl Twin {
         }
     }
 
-    /// Pins messages, or takes pins back; returns whether that changed anything.
+    /// Adds or removes pins. Returns true if that changed anything.
     fn pin(&mut self, leaf: Option<usize>, of: (usize, u32, Option<usize>), pins: bool) -> bool {
         let (loop_ix, turn, message) = of;
         let request = PinRequest {
@@ -222,7 +224,7 @@ impl Twin {
         expected.is_some_and(|changes| changes.iter().any(|(_, changed)| *changed))
     }
 
-    /// Compares what coverage says of each message of a chain.
+    /// Compares the coverage of each message of a chain.
     fn compare_coverage(&self, leaf: usize) {
         let skips = options(&self.model, leaf).older_loops == OlderLoops::Skip;
         let view = View {
@@ -237,7 +239,7 @@ impl Twin {
             let links = active_blocks::chain(read, key, view)?;
             let mut found = BTreeMap::new();
             for block in links.iter().filter_map(|link| link.block.as_ref()) {
-                // A rollup goes on from another one, whose coverage of the loops that it does not cover itself holds.
+                // A rollup extends another one, whose coverage of the loops that it does not cover itself applies.
                 let (mut next, mut seen) = (Some(block.key), Vec::new());
                 while let Some(key) = next {
                     let rows = read.coverage(key)?;
@@ -307,7 +309,7 @@ impl Twin {
     }
 }
 
-/// A message without what the model does not know.
+/// Returns a message without the fields that are not modelled.
 fn plain(message: &AgentMessage) -> String {
     let mut value = serde_json::to_value(message).unwrap();
     let fields = value.as_object_mut().unwrap();
@@ -451,10 +453,10 @@ fn random_turn(random: &mut Random, twin: &mut Twin, turn: Option<u32>) -> Vec<R
     messages
 }
 
-/// Pins a message of a chain, or what is written in one of its turns, or takes a pin back.
+/// Pins a message of a chain or the messages of one of its turns, or removes a pin.
 fn random_pin(random: &mut Random, twin: &mut Twin, leaf: usize) -> bool {
     let places = match random.one_in(8) {
-        // Not all of them are on the chain.
+        // Some of the messages are not on the chain.
         true => chain_places(
             &twin.model,
             random.below(twin.model.loops.len() as u64) as usize,
@@ -476,7 +478,7 @@ fn random_pin(random: &mut Random, twin: &mut Twin, leaf: usize) -> bool {
     twin.pin(leaf, (p.loop_ix, p.turn, message), !takes_back)
 }
 
-/// How many runs a history committed, how many rollups, and how many quotes.
+/// The numbers of committed runs, rollups and quotes of a history.
 #[derive(Default)]
 struct Played {
     committed: usize,
@@ -484,7 +486,7 @@ struct Played {
     quotes: usize,
 }
 
-/// Plays one random history.
+/// Runs one random history.
 fn play(seed: u64) -> Played {
     let mut random = Random::new(seed);
     let mut twin = Twin::new();
@@ -557,7 +559,7 @@ fn play(seed: u64) -> Played {
     }
 }
 
-/// Whatever was compacted and undone, every message is stored as it was appended.
+/// Every message is stored as it was appended, whatever was compacted and undone.
 fn originals_are_untouched(twin: &Twin) {
     let report = loopstore_verify::verify(&twin.store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
@@ -583,7 +585,7 @@ fn originals_are_untouched(twin: &Twin) {
     }
 }
 
-/// The context of each committed run's moment is what the model says it was.
+/// The context as of each committed run equals the model's.
 fn as_of_is_exact(twin: &Twin, seed: u64) {
     for (at, run_id) in &twin.runs {
         let run = &twin.model.runs[*at];
@@ -604,15 +606,15 @@ fn as_of_is_exact(twin: &Twin, seed: u64) {
     }
 }
 
-/// Whether it matters if a loop was running at a moment, which is not recorded: loops end, and a
-/// run leaves older loops out.
+/// True if the result depends on whether a loop was running at a tick, which is not recorded: loops end, and a run
+/// leaves older loops out.
 fn ends_matter(twin: &Twin, seed: u64) -> bool {
     let mut runs = twin.model.runs.iter();
     let loops_end = seed % 2 == 1;
     loops_end && runs.any(|run| run.config.older_loops == OlderLoops::Skip)
 }
 
-/// The context just after any turn is what the model says it was.
+/// The context just after any turn equals the model's.
 fn as_of_turns_is_exact(twin: &Twin, seed: u64) {
     if ends_matter(twin, seed) {
         return;
@@ -664,7 +666,7 @@ fn contexts_equal_the_models_on_random_histories() {
     histories(1..amount("LOOPSTORE_HISTORIES", 400));
 }
 
-/// On chains where the original algorithm is free of its defects, contexts equal its.
+/// On chains where the original algorithm is free of its defects, the contexts are equal to its contexts.
 #[test]
 fn contexts_equal_the_originals_where_it_is_sound() {
     let mut sound = 0;
@@ -706,8 +708,8 @@ fn contexts_equal_the_originals_where_it_is_sound() {
     assert!(sound > 50, "only {sound} chains were sound");
 }
 
-/// Forks of a loop with several generations, some of them undone, at each of its turns: each fork
-/// stands as the loop stood there.
+/// Forks at each turn of a loop with several generations, some of them undone: each fork has the context that the loop
+/// had there.
 #[test]
 fn forks_at_every_turn_equal_the_models() {
     for recent_window in [RecentWindow::CurrentLoop, RecentWindow::Chain] {
@@ -750,7 +752,7 @@ fn forks_at_every_turn_equal_the_models() {
             twin.start_loop(Some(0), Some(turn));
         }
         twin.compare();
-        // Nor does it matter what the loop does afterwards.
+        // Later events in the loop do not matter.
         twin.flip(0, false);
         twin.compact(0, &config(0, 1, OlderLoops::Rollup), true);
         twin.compare();

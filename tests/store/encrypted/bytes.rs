@@ -1,4 +1,4 @@
-//! What stands in the raw bytes.
+//! The raw bytes of the files.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn neither_the_file_nor_its_log_nor_a_copy_holds_plain_text() {
     let file = folder.path().join("agent.db");
     let store = SqliteStore::open_with(&file, options().key(key())).unwrap();
     fill(&store, "first");
-    // What is in the file is there twice: in the log, too.
+    // The content is in the file and in the log.
     drop(store);
     let store = SqliteStore::open_with(&file, options().key(key())).unwrap();
     fill(&store, "second");
@@ -70,7 +70,7 @@ fn neither_the_file_nor_its_log_nor_a_copy_holds_plain_text() {
     }
 }
 
-/// The same look at a plain database finds the words, so it would find them in an encrypted one.
+/// The same search finds the words in a plain database, so it would find them in an encrypted one.
 #[test]
 fn a_plain_database_is_read_by_anybody() {
     let folder = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ fn what_is_removed_is_written_anew_without_plain_text() {
     assert!(verify(&store).unwrap().ok);
 }
 
-/// A page that is not what its code says is refused, and costs only what is on it.
+/// A page with a wrong authentication code is rejected, and only its content is lost.
 #[test]
 fn a_salvage_brings_over_what_is_on_whole_pages() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ fn a_salvage_brings_over_what_is_on_whole_pages() {
     let bytes = std::fs::read(&file).unwrap();
     let pages = bytes.len() / 8192;
     let all = whole.messages;
-    // What is on a page of an index alone is made anew: looked for is the first page with messages.
+    // A page of an index is rebuilt without loss, so the test looks for the first page with messages.
     let (report, to) = (pages * 2 / 3..pages)
         .map(|page| {
             let mut damaged = bytes.clone();

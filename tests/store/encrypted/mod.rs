@@ -1,4 +1,4 @@
-//! Encrypted databases: no plain text in any file, and a key where there is no encryption.
+//! Encrypted databases: no plain text in any file, and errors for a key without encryption support.
 
 #[cfg(feature = "sqlcipher")]
 mod bytes;
@@ -8,7 +8,7 @@ use crate::support::histories;
 use crate::support::process;
 use loopstore::{Key, OpenError, SqliteOptions, SqliteStore};
 
-/// Plain SQLite takes a key without a word and encrypts nothing.
+/// Plain SQLite accepts a key silently and encrypts nothing.
 #[test]
 #[cfg(not(feature = "sqlcipher"))]
 fn a_program_without_encryption_refuses_a_key_and_writes_nothing() {

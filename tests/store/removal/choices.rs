@@ -1,4 +1,4 @@
-//! What is replaced of what is found: confidence, what is allowed, single rules, parts of values.
+//! The selection of the secrets that are replaced: confidence, allowed values, single rules, parts of values.
 
 use loopstore::extend::lease;
 use loopstore::search::{SearchQuery, search};
@@ -11,7 +11,7 @@ use loopstore_transcripts::{ImportOptions, import_paths};
 use crate::support::histories::{History, answer, user};
 use crate::support::removal::*;
 
-/// A path after a name: nothing else says that it is a secret.
+/// A path after a name: nothing else suggests a secret.
 const PATH: &str = "crates/server9/src/auth2/token_store4.rs";
 const PASSWORD: &str = "QuietRiverStone";
 
@@ -64,7 +64,7 @@ fn a_path_after_a_name_is_reported_and_nothing_is_taken_apart() {
     let report = redact_session(&store, &request(RedactionPolicy::default())).unwrap();
     assert_eq!((report.receipt, report.held_back.len()), (None, 1));
     assert!(finds(&store, PATH));
-    // Asked for, it goes; what it has in common with others does not.
+    // With a lower minimum confidence it is replaced, but not the part that it has in common with others.
     let asked = RedactionPolicy::default().min_confidence(Confidence::Low);
     let report = redact_session(&store, &request(asked)).unwrap();
     assert_eq!((report.messages, report.pieces), (1, 0));
@@ -106,7 +106,7 @@ fn a_dry_run_shows_each_secret_masked_with_its_place_and_context() {
         second.finding.context,
         "export DB_PASSWORD=Q…e TOKEN=ghp_…j5"
     );
-    // Its value is known, also where nothing names it.
+    // Its value is known, also in places without its name.
     assert_eq!(second.count, 2);
     assert!(finds(&store, PASSWORD), "a dry run changes nothing");
     let report = redact_session(&store, &request(RedactionPolicy::default())).unwrap();
@@ -203,7 +203,7 @@ fn append_keys_and_owners_of_leases_are_redacted_and_keys_still_known() {
     assert_eq!(report.texts["leases.owner"], 1);
     assert_eq!((report.left, report.leftover), (Vec::new(), Leftover::None));
     assert_eq!(stage.count(CORE.as_bytes()), 0);
-    // The append is known by the key that its caller has, and the lease is still held.
+    // The append is identified by its caller's key, and the lease is still held.
     let again = chat.append_once(&key, [Message::user("hello")]).unwrap();
     assert!(again.duplicate && chat.appended(&key).unwrap().is_some());
     assert!(
@@ -266,13 +266,13 @@ fn thirty_thousand_secrets_in_one_text_take_no_longer_each() {
     let begun = std::time::Instant::now();
     let new = redactor.text(&text).unwrap();
     assert_eq!(redactor.counts().values().sum::<u64>(), 30_000);
-    // One more text with all of them, in which nothing names them.
+    // One more text with all of them, without their names.
     let bare: String = (0..15_000).map(|at| format!("x7Kq{at:08}Zt9m\n")).collect();
     assert_eq!(
         redactor.text(&bare).unwrap().matches("[REDACTED:").count(),
         15_000
     );
     assert_eq!(redactor.text(&new), None);
-    // Minutes if each of them were compared with each.
+    // Comparing all pairs would take minutes.
     assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
 }

@@ -1,9 +1,9 @@
-//! How many secrets are found, and how much is taken for one: the table in `docs/guide.md`.
+//! The rates of detected secrets and of false positives: the table in `docs/guide.md`.
 //!
-//! `cargo test --test store detection -- --nocapture` prints it. Secrets are made by a seed (`LOOPSTORE_SEED`), 200
-//! of each kind (`LOOPSTORE_SECRETS`), each in one of the surroundings in which keys are met. Clean lines are the
-//! sources and documents of this project and prose made of its words, 100,000 together. `LOOPSTORE_CLEAN` names a
-//! folder of other texts, of which what is found is printed.
+//! `cargo test --test store detection -- --nocapture` prints it. Secrets are generated from a seed (`LOOPSTORE_SEED`),
+//! 200 of each kind (`LOOPSTORE_SECRETS`), each in one of the contexts in which secrets occur. Clean lines are the
+//! sources and documents of this project and prose made of its words, 100,000 in total. `LOOPSTORE_CLEAN` names a
+//! folder of other texts, whose findings are printed.
 
 mod planted;
 
@@ -16,17 +16,17 @@ use crate::support::amount::amount;
 use crate::support::histories::Random;
 use planted::{KINDS, Kind, plant};
 
-/// The clean lines.
+/// The number of clean lines.
 const LINES: usize = 100_000;
 
-/// The most of a thousand clean lines that may have a false positive.
+/// The maximum number of false positives in a thousand clean lines.
 const MOST_FALSE_OF_THOUSAND: f64 = 0.1;
 
 fn redactor() -> Redactor {
     Redactor::new(b"the key of a measurement")
 }
 
-/// Returns how many planted secrets of a kind are replaced, and how many are found at all.
+/// Returns the numbers of planted secrets of a kind that are replaced and that are found, and those that are not found.
 fn measure(kind: &Kind, random: &mut Random, count: u64) -> (u64, u64, Vec<String>) {
     let (mut replaced, mut found, mut missed) = (0, 0, Vec::new());
     for _ in 0..count {
@@ -81,7 +81,7 @@ fn files(folder: &Path, ends: &[&str], out: &mut Vec<PathBuf>) {
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
-            // What is about secrets holds some, and `target` is not ours.
+            // The sources about secrets contain some, and `target` is not part of the project.
             if !matches!(&*name, "target" | "redact" | "tests" | "node_modules") {
                 files(&path, ends, out);
             }
@@ -91,7 +91,7 @@ fn files(folder: &Path, ends: &[&str], out: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns texts without secrets, of so many lines together.
+/// Returns texts without secrets, with this number of lines in total.
 fn clean_texts() -> Vec<(String, String)> {
     let root = crate::support::root::path("");
     let mut paths = Vec::new();

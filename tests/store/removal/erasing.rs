@@ -1,4 +1,4 @@
-//! Erasing: no byte is left, others stay as they are, and the receipt tells what went.
+//! Erasing: no byte is left, other sessions are unchanged, and the receipt lists what was erased.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

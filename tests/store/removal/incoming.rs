@@ -1,4 +1,4 @@
-//! Secrets in what comes in: an import or a recorder that redacts lets none of them reach the files.
+//! Secrets in new content: an import or a recorder with redaction writes none of them to the files.
 
 use loopstore::{extend as store, *};
 use loopstore_admin::retention::{RedactRequest, redact_session};
@@ -26,7 +26,7 @@ fn import(
     import_paths(store, &[path], &options, &mut |_| {}).unwrap()
 }
 
-/// A chat with a secret in every role, in arguments as JSON in JSON, and in a key.
+/// Returns a chat with a secret in every role, in arguments as JSON in JSON, and in a key.
 fn chat(more: &str) -> String {
     let token = token();
     format!(
@@ -52,7 +52,7 @@ fn an_import_that_redacts_lets_no_secret_reach_the_files() {
     assert_eq!(number(&store, "SELECT count(*) AS n FROM sources"), 0);
     assert_whole(&store);
 
-    // Again, and grown: only what is new comes in, asked to redact or not.
+    // The import is repeated, then grown: only new content is imported, redacted in either case.
     let again = import(&stage, &store, &name, &chat(""), false);
     assert_eq!(again.added_messages, 0);
     let more = format!(r#",{{"role":"user","content":"and {} again"}}"#, token());

@@ -1,4 +1,4 @@
-//! What is not kept: secrets, erased and pruned sessions. The raw bytes of the files are searched.
+//! Removal: secrets, erased and pruned sessions. The raw bytes of the files are searched.
 
 mod choices;
 mod detection;

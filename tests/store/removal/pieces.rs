@@ -1,4 +1,4 @@
-//! Pieces of secrets: of a secret that was cut, by a compaction or before, nothing is left either.
+//! Pieces of secrets: of a secret that a compaction truncated, or that was truncated before, nothing is left either.
 
 use loopstore_admin::backup::backup;
 use loopstore_admin::retention::*;
@@ -45,7 +45,7 @@ fn what_holds_a_secret_besides_is_told() {
         .collect();
     assert_eq!(left, [(Some(session("b")), "messages", 1)]);
 
-    // An id stays, as all that names it would lose it.
+    // An id stays, since every reference to it would break.
     let id = format!("s-{CORE}");
     told(&id, &format!("with {}", token()));
     let report = redact_session(&store, &RedactRequest::new(session(&id))).unwrap();

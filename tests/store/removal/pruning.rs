@@ -1,4 +1,4 @@
-//! Which sessions go and which stay.
+//! The choice of the sessions that are pruned.
 
 use loopstore::extend::{SessionFilter, lease};
 use loopstore::{extend as store, *};
@@ -17,7 +17,7 @@ fn days_ago(days: i64) -> String {
         .to_owned()
 }
 
-/// A session of an agent that was active so many days ago; a parent started it.
+/// Creates a session of an agent that was active this many days ago, started by a parent.
 fn old(store: &SqliteStore, id: &str, agent: &str, days: i64, parent: Option<&str>) {
     told(store, id);
     store::write(store, |write| {
@@ -165,12 +165,12 @@ fn only_messages_and_a_new_branch_keep_an_old_session() {
                 trigger: CompactTrigger::Force,
                 ..CompactRequest::default()
             };
-            request.config.keep_recent = KeepRecent::Turns(1);
-            request.config.max_summary_tokens = 50;
+            request.policy.compaction.keep_recent = KeepRecent::Turns(1);
+            request.policy.compaction.max_summary_tokens = 50;
             let report = compact_session_loops(store, id, &request).unwrap();
             assert!(report.run.is_some(), "{report:?}");
         }),
-        // Whoever forked it is about to go on with it.
+        // A forked session is about to be continued.
         ("forked", true, |store, id| {
             store::write(store, |write| {
                 let parent = write.session(id)?.and_then(|row| row.current_loop).unwrap();
@@ -210,7 +210,7 @@ fn only_messages_and_a_new_branch_keep_an_old_session() {
     }
 }
 
-/// A session of which no time is known: a transcript without any, that is no file.
+/// Creates a session without a known time: from a transcript without times that is not a file.
 fn undated(store: &SqliteStore) -> SessionId {
     let mut chat = std::io::Cursor::new(r#"[{"role":"user","content":"When was that?"}]"#);
     let mut source = Source {

@@ -1,4 +1,4 @@
-//! Redacting a stored session: no byte of a secret is left, and the record is still whole.
+//! Redacting a stored session: no byte of a secret is left, and the record is still valid.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -217,7 +217,7 @@ fn a_redacted_session_comes_in_elsewhere_under_a_receipt() {
     assert_eq!(number(&other, receipts), 1);
     let redacts = "SELECT redacts AS n FROM session_flags";
     assert_eq!(number(&other, redacts), 1);
-    // Again, and nothing is new.
+    // A repeated import adds nothing.
     assert_eq!(take_in(&other, &lines).added_messages, 0);
     assert_eq!(number(&other, receipts), 1);
 }
@@ -232,7 +232,7 @@ fn a_session_is_redacted_on_both_sides_or_refused() {
     redact_session(&store, &RedactRequest::new(session("s"))).unwrap();
     let redacted = lines_of(&store, "s");
 
-    // The older telling brings nothing back.
+    // The older lines bring nothing back.
     assert_eq!(take_in(&store, &with_secrets).added_messages, 0);
     assert!(lines_of(&store, "s") == redacted);
     let other = SqliteStore::in_memory().unwrap();
@@ -241,7 +241,7 @@ fn a_session_is_redacted_on_both_sides_or_refused() {
     assert!(refused.contains("redact it here first"), "{refused}");
     assert!(lines_of(&other, "s") == with_secrets);
 
-    // Where it went on with its secrets, nothing of it comes in here.
+    // If the copy continued with its secrets, nothing of it is imported here.
     let history = History {
         store: &other,
         ..history
@@ -254,7 +254,7 @@ fn a_session_is_redacted_on_both_sides_or_refused() {
     assert!(lines_of(&store, "s") == redacted);
     assert_whole(&store);
 
-    // Where it went on redacted, it goes on.
+    // If the copy continued redacted, it is imported.
     let third = SqliteStore::in_memory().unwrap();
     take_in(&third, &redacted);
     let history = History {

@@ -1,4 +1,4 @@
-//! What is a secret and what is none.
+//! Texts that are secrets, and texts that are not.
 
 use loopstore::*;
 use loopstore_redact::Redactor;

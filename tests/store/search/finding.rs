@@ -1,4 +1,4 @@
-//! What is found, how it is ranked and shown.
+//! Search results: hits, ranking and display.
 
 use loopstore::extend::SessionStore;
 use loopstore::model::*;
@@ -10,7 +10,7 @@ use loopstore::{SqliteStore, Store, StoreError};
 use crate::search::{found, places};
 use crate::support::histories::{History, answer, result, user};
 
-/// A session in which each text is one message of its own.
+/// Creates a session in which each text is one message.
 fn told(texts: &[&str]) -> SqliteStore {
     let store = SqliteStore::in_memory().unwrap();
     let history = History::new(&store, "s");
@@ -146,7 +146,7 @@ fn all_that_a_message_says_is_found() {
 #[test]
 fn the_best_come_first_and_of_equals_the_newest() {
     let store = SqliteStore::in_memory().unwrap();
-    // Each in a session of its own, so that nothing is said around it.
+    // Each text is in a session of its own, so that no other text is near it.
     for (at, text) in [
         "a kite x",
         "a kite and another kite in the sky, high above the sea",
@@ -224,7 +224,7 @@ fn page_by_page_every_message_is_found_once() {
             .collect()
     };
     let text = |at: usize| match at % 3 {
-        // The same again and again, whatever stands between in the order.
+        // The same text repeatedly, with other hits between in the ranking.
         0 => format!("the kite is red{}", many(at / 3, 9_000)),
         _ => format!("a kite{}", many(at, at * 100)),
     };
@@ -308,7 +308,7 @@ fn sessions_are_found_by_what_is_said_in_them() {
     assert!(filtered("bakery", Some("codex")).is_empty());
     assert!(filtered("'; DROP TABLE sessions; --", None).is_empty());
     assert!(of(&"nothing like it".into()).is_empty());
-    // By its own title, also without a message that fits.
+    // A session is found by its title, without a matching message.
     store
         .session("kite")
         .unwrap()
@@ -337,7 +337,7 @@ fn what_nobody_would_ask_is_answered_or_refused() {
         "α β",
     ]);
     let ask = |text: &str| search(&store, &SearchQuery::new(text));
-    // Of what was pasted the first words count; only of conditions there may be too many.
+    // Of a long pasted query, the first words are searched for; only too many conditions are an error.
     for pasted in [
         "kite ".repeat(100_000),
         "k".repeat(1_000_000),
@@ -403,7 +403,7 @@ fn time_and_role_narrow_the_search() {
     assert_eq!(with(None, Some(2000), None), ["loop-0:0", "loop-0:2"]);
     assert_eq!(with(Some(1001), Some(2999), None), ["loop-0:2"]);
     assert_eq!(with(None, None, Some(Role::Assistant)).len(), 3);
-    // They were appended without times: the store gave them that of the append.
+    // They were appended without times, so the store set the time of the append.
     let now = loopstore::Time::now().millis();
     let since = now.map(|now| now - 60_000);
     assert_eq!(with(since, now, Some(Role::Assistant)).len(), 3);
@@ -448,7 +448,7 @@ fn hostile_queries_find_words_or_are_refused() {
     let long = "+drop ".repeat(10_000);
     let refused = search(&store, &SearchQuery::new(long)).unwrap_err();
     assert!(refused.to_string().contains("10000 words"), "{refused}");
-    // As many words as are allowed, in the shapes that nest the deepest.
+    // The maximum number of words, in the shapes that nest the deepest.
     let many = |glue: &str| vec!["drop"; 100].join(glue);
     for query in [
         many(" "),

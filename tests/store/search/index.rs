@@ -1,4 +1,4 @@
-//! The index: never in the way of recording, never older than the record, and made anew at will.
+//! The index: it never blocks recording, is never older than the record, and can be rebuilt at any time.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -56,7 +56,7 @@ fn a_turn_in_flight_is_found_and_a_replaced_text_is_not() {
     assert!(found(&store, "draft OR typo").is_empty());
     assert_eq!(found(&store, "better"), ["loop-0:2"]);
     assert_eq!(found(&store, "sealed"), ["loop-0:0"]);
-    // Shorter than before, then nothing at all.
+    // Shorter than before, then empty.
     replace(&history, vec![user("short", 1)]);
     assert!(found(&store, "without OR better").is_empty());
     replace(&history, vec![]);
@@ -68,7 +68,7 @@ fn a_turn_in_flight_is_found_and_a_replaced_text_is_not() {
 fn a_word_is_as_rare_before_its_message_is_indexed_as_after() {
     let store = SqliteStore::in_memory().unwrap();
     let history = History::new(&store, "s");
-    // Of what is asked for, the answers say both words, the prompts only the common one.
+    // Of the query, the answers contain both words, the prompts only the common one.
     for turn in 0..6 {
         let said = if turn == 3 {
             "the kite of part three"
@@ -137,7 +137,7 @@ fn what_is_taken_out_is_found_no_more() {
     }
     assert_eq!(found(&store, "secret").len(), 2);
     let rows = [history.row(0), history.row(1)];
-    // As somebody does who then removes what the messages say, in the same transaction.
+    // As another program would that then removes the messages' content in the same transaction.
     let words_left = |word: &str| -> i64 {
         let phrase = Phrase::of(vec![word.to_owned()]);
         let hits = store::read(&store, |read| read.holders(&phrase, 9));
@@ -181,7 +181,7 @@ fn erased_content_is_not_found_even_if_its_words_were_left_behind() {
         .execute("DELETE FROM messages WHERE role = 1", [])
         .unwrap();
     assert!(found(&store, "plain").is_empty());
-    // A loop that goes lets its key be given again.
+    // The key of a removed loop can be reused.
     shell
         .execute_batch("DELETE FROM turns; DELETE FROM messages; DELETE FROM loops;")
         .unwrap();
@@ -217,7 +217,7 @@ fn a_store_that_cannot_be_written_finds_the_same() {
         "\"red kite\" OR two",
         "done kite",
     ];
-    // A part in the index, the rest not.
+    // A part is indexed, the rest is not.
     go_on(0..10);
     found(&store, "kite");
     go_on(10..30);
@@ -312,7 +312,7 @@ fn an_index_that_is_cut_off_goes_on() {
     assert_eq!(indexed(&store), (999, 1000));
 }
 
-/// Ways to break an index.
+/// Ways to damage an index.
 const DAMAGE: [&str; 8] = [
     "DELETE FROM index_pages",
     "DELETE FROM message_index_data",
@@ -324,7 +324,7 @@ const DAMAGE: [&str; 8] = [
     "DELETE FROM indexed_loops",
 ];
 
-/// A store with a broken index; with `calls` its last turn is in flight.
+/// Creates a store with a damaged index; with `calls` its last turn is in flight.
 fn damaged(file: &Path, how: &str, calls: &[&str]) -> SqliteStore {
     let store = open(file);
     let history = History::new(&store, "s");
@@ -348,7 +348,7 @@ fn a_damaged_index_is_told_and_made_anew_and_the_record_is_whole() {
         assert!(report.ok && !report.index.is_empty(), "{how}: {report:?}");
         match search(&store, &SearchQuery::new("kite")) {
             Err(SearchError::Store(StoreError::IndexDamaged(_))) => {}
-            // What is there still finds the messages.
+            // The remaining index still finds the messages.
             Ok(found) if how.contains("indexed_loops") && !found.hits.is_empty() => {}
             other => panic!("{how}: {other:?}"),
         }
@@ -359,7 +359,7 @@ fn a_damaged_index_is_told_and_made_anew_and_the_record_is_whole() {
     }
 }
 
-/// Consistent in itself: nothing but the record tells.
+/// The index is consistent in itself; only the record shows the damage.
 #[test]
 fn an_index_that_was_emptied_or_thinned_is_not_believed() {
     let all = "INSERT INTO message_index (message_index) VALUES ('delete-all')";

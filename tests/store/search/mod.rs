@@ -1,4 +1,4 @@
-//! Search: what is recorded is found at once, what is gone is not, and recording does not pay for it.
+//! Search: recorded messages are found at once, removed ones are not, and recording does not get slower.
 
 mod finding;
 mod index;
@@ -9,7 +9,7 @@ mod reference;
 use loopstore::extend::SessionStore;
 use loopstore::search::{SearchQuery, SearchResults, search};
 
-/// Returns the hits for `text` as `loop:seq`, the best first.
+/// Returns the hits for `text` as `loop:seq`, in the order of the ranking.
 fn found(store: &dyn SessionStore, text: &str) -> Vec<String> {
     let query = SearchQuery {
         limit: Some(100_000),
@@ -19,7 +19,7 @@ fn found(store: &dyn SessionStore, text: &str) -> Vec<String> {
     places(&results)
 }
 
-/// Returns the hits, each followed by those that say nearly the same.
+/// Returns the hits, each followed by its near duplicates.
 fn places(results: &SearchResults) -> Vec<String> {
     let mut places = Vec::new();
     for hit in &results.hits {

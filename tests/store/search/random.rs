@@ -1,9 +1,11 @@
-//! Random histories and random queries: the hits are those of a scan of all messages, and `hidden`
-//! is whether the context as it is built lacks the message.
+//! Random histories and random queries: the hits are those of a scan of all messages, and `hidden` is true if the
+//! current context does not contain the message.
 
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
 use loopstore::search::{SearchQuery, search};
-use loopstore::{CompactRequest, CompactTrigger, KeepRecent, SqliteStore, compact_session_loops};
+use loopstore::{
+    CompactRequest, CompactTrigger, KeepRecent, Policy, SqliteStore, compact_session_loops,
+};
 
 use crate::search::reference::{Everything, Term, Wanted, words};
 use crate::support::amount::amount;
@@ -23,7 +25,7 @@ fn text(random: &mut Random, step: u64) -> String {
     })
 }
 
-/// Returns a term and how it is typed.
+/// Returns a term and its text in a query.
 fn term(random: &mut Random) -> (Term, String) {
     let said = |random: &mut Random| match random.below(6) {
         0 => format!("{}", random.below(40)),
@@ -69,7 +71,7 @@ fn query(random: &mut Random) -> (Wanted, String) {
         let (term, text) = term(random);
         let term_is_prefix = term.is_prefix;
         wanted.none.push(term);
-        // Without quotes a short word is a flag.
+        // Without quotes, a short word with a dash is a flag.
         let star = if term_is_prefix { "*" } else { "" };
         let word = text.trim_start_matches('+').trim_matches(['"', '*']);
         typed.push(format!("-\"{word}\"{star}"));
@@ -77,41 +79,42 @@ fn query(random: &mut Random) -> (Wanted, String) {
     (wanted, typed.join(" "))
 }
 
-/// Compacts so that loops before the scope leave the context, and messages too if the window is
-/// small.
+/// Compacts so that loops before the scope leave the context, and messages too if the window is small.
 fn compact_skipping(history: &History<'_>, at: usize, random: &mut Random) {
     let scope = match random.below(4) {
         3 => CompactionScope::TokenBudget,
         count => CompactionScope::FixedCount(count as usize),
     };
     let request = CompactRequest {
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens: 200 + 400 * random.below(5),
+                ..ContextConfig::default()
+            },
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: KeepRecent::Turns(1),
+                older_loops: OlderLoops::Skip,
+                compaction_scope: scope,
+                ..CompactionConfig::default()
+            },
+        ),
         leaf: Some(loop_id(at)),
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(1),
-            older_loops: OlderLoops::Skip,
-            compaction_scope: scope,
-            ..CompactionConfig::default()
-        },
-        window: ContextConfig {
-            max_context_tokens: 200 + 400 * random.below(5),
-            ..ContextConfig::default()
-        },
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
-    // A window that nothing fits is an error, and the history goes on.
+    // If nothing fits the window, the compaction fails, and the history continues.
     let _ = compact_session_loops(history.store, &history.session, &request);
 }
 
-/// Compares what a hit says of its block with the rows of that block.
+/// Compares the block of a hit with the rows of that block.
 fn check_block(store: &SqliteStore, hit: &loopstore::SearchHit, seed: u64) {
     let (Some(run), Some(block_loop)) = (&hit.run_id, &hit.block_loop_id) else {
         assert!(hit.generation.is_none() && hit.disposition.is_none());
         return;
     };
     let disposition = hit.disposition.unwrap().as_str();
-    // What went into a rollup may be noted with the one that it extends.
+    // The coverage of an older loop may be recorded with the rollup that this one extends.
     let covered = if hit.loop_id == *block_loop {
         "c.loop_id = ?3 AND ?4 + 0 BETWEEN c.from_seq AND c.to_seq AND c.disposition = ?5"
     } else {
@@ -156,7 +159,7 @@ fn compare(store: &SqliteStore, history: &History<'_>, random: &mut Random, seed
             (format!("{}:{}", hit.loop_id, hit.seq), hit.hidden)
         };
         let mut found: Vec<_> = results.hits.iter().map(hit).collect();
-        // Those that say the same as a hit may be hidden or not.
+        // Near duplicates of a hit may be hidden or not.
         for also in results.hits.iter().flat_map(|hit| &hit.also) {
             let place = format!("{}:{}", also.loop_id, also.seq);
             let hidden = expected.iter().find(|(other, _)| *other == place);

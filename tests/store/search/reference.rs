@@ -1,4 +1,4 @@
-//! Search without an index: every message is read, split in the plainest way and compared.
+//! Search without an index: every message is read, split into words and compared.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -7,21 +7,21 @@ use loopstore::extend::{self as store, LoopRow, SessionStore};
 use loopstore::model::*;
 use loopstore::{BuildOptions, build_context_from_session};
 
-/// A term of a query: words that follow each other, the last perhaps only begun.
+/// A term of a query: consecutive words, the last of which may be a prefix.
 #[derive(Clone, Debug)]
 pub struct Term {
     pub words: Vec<String>,
     pub is_prefix: bool,
 }
 
-/// One of each list, none of the last.
+/// A match has one term of each list, and none of the last.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     pub all: Vec<Vec<Term>>,
     pub none: Vec<Term>,
 }
 
-/// Returns the words of a text: only what the histories of these tests write.
+/// Returns the words of a text, as far as the histories of these tests use them.
 pub fn words(text: &str) -> Vec<String> {
     let mut spaced = String::new();
     for c in text.chars() {
@@ -84,9 +84,9 @@ fn fits(message: &AgentMessage, wanted: &Wanted) -> bool {
     wanted.all.iter().all(|sides| sides.iter().any(has)) && !wanted.none.iter().any(has)
 }
 
-/// What is in the database, and what the contexts hold.
+/// The messages of the database, and the contexts.
 pub struct Everything {
-    /// Of each message its loop and sequence, the message, and whether a context holds it.
+    /// The loop, sequence and content of each message, and true if a context contains it.
     messages: Vec<(String, u32, AgentMessage, bool)>,
 }
 
@@ -118,7 +118,7 @@ impl Everything {
         Self { messages }
     }
 
-    /// Returns what fits: place, and whether it is hidden.
+    /// Returns the places of the matches, each with true if it is hidden.
     pub fn search(&self, wanted: &Wanted) -> Vec<(String, bool)> {
         let fits = self
             .messages
@@ -142,7 +142,7 @@ fn is_same(shown: &AgentMessage, original: &AgentMessage) -> bool {
     shown == original || is_quote(shown, original)
 }
 
-/// Whether a block quotes a pinned message.
+/// True if a block quotes a pinned message.
 fn is_quote(shown: &AgentMessage, original: &AgentMessage) -> bool {
     let (Some(shown), Some(original)) = (shown.message(), original.message()) else {
         return false;
@@ -171,7 +171,7 @@ fn context(store: &dyn SessionStore, session: &SessionId, leaf: &LoopId) -> Vec<
         .messages
 }
 
-/// Returns the loops of a chain with how many of their turns belong to it.
+/// Returns the loops of a chain, each with the number of its turns on the chain.
 fn chain(rows: &[LoopRow], leaf: &LoopRow) -> HashMap<LoopId, u32> {
     let (mut chain, mut at, mut cut) = (HashMap::new(), Some(leaf), u32::MAX);
     while let Some(row) = at {

@@ -1,4 +1,4 @@
-//! Requests that a provider refuses, each for its own reason.
+//! Requests that a provider rejects, each for a different reason.
 
 use loopstore::provider::Form;
 use serde_json::{Value, json};
@@ -234,7 +234,7 @@ mod of_anthropic {
             json!([go(), calls, go()]),
             &[(2, Kind::CallWithoutResult); 2],
         );
-        // The agent runs them before it asks again.
+        // The agent runs the calls before the next request.
         anthropic(json!([go(), calls]), &[]);
         anthropic(json!([go(), calls, user(&[result("a")])]), &[]);
         anthropic(

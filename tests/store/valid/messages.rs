@@ -1,4 +1,4 @@
-//! Messages as badly behaved as a source may have them.
+//! Random messages with every fault that a source may have.
 
 use loopstore::model::*;
 
@@ -27,7 +27,7 @@ const ARGUMENTS: [&str; 9] = [
     "[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]",
 ];
 
-/// Makes messages; calls that have no result yet are remembered for later ones.
+/// Generates messages, and remembers the open calls for later ones.
 #[derive(Default)]
 pub struct Maker {
     made: u64,
@@ -115,7 +115,7 @@ impl Maker {
         }
     }
 
-    /// Any block: it need not belong where it stands.
+    /// Returns a random block, which may be invalid in its place.
     fn block(&mut self, random: &mut Random) -> Content {
         match random.below(9) {
             0 => Self::image(random),
@@ -163,7 +163,7 @@ impl Maker {
         })
     }
 
-    /// A result of an open call, of one answered already, or of none.
+    /// Returns the result of an open call, of an answered call, or of no call.
     pub fn result(&mut self, random: &mut Random) -> Message {
         let tool_call_id = match random.below(12) {
             0 => self.id(random),
@@ -198,7 +198,7 @@ impl Maker {
         }
     }
 
-    /// Messages of one turn; some calls stay open, some results come in another turn.
+    /// Returns the messages of one turn; some calls stay open, and some results come in another turn.
     pub fn turn(&mut self, random: &mut Random, turn: Option<u32>) -> Vec<AgentMessage> {
         let mut messages: Vec<Message> = Vec::new();
         if random.one_in(3) {

@@ -1,7 +1,7 @@
-//! A context in the form of a provider's request is never one that the provider refuses: at any
-//! cut, after any undo, with any strategy, whatever was recorded.
+//! A context in the form of a provider's request is never rejected by the provider: at any cut, after any undo, with
+//! any strategy, for any recorded session.
 //!
-//! The check reads the JSON of the request and knows nothing of how it was written.
+//! The check reads the JSON of the request and does not depend on the code that wrote it.
 
 mod faulty;
 mod messages;

@@ -1,10 +1,10 @@
-//! What providers answer becomes messages, and what no message can hold is refused at its place.
+//! Answers of providers become messages, and content without a place in a message is rejected with its position.
 
 use loopstore::model::*;
 use loopstore::provider::{self, Form, ProviderError};
 use serde_json::{Value, json};
 
-/// Whole answers, as the providers' references show them.
+/// Returns whole answers, as in the providers' references.
 pub fn answers() -> Vec<(Form, Value)> {
     let chat = json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1_741_570_283,
@@ -67,7 +67,7 @@ pub fn answers() -> Vec<(Form, Value)> {
     ]
 }
 
-/// What a request holds, with everything that is read in one.
+/// Returns requests that contain everything that can be read.
 pub fn requests() -> Vec<(Form, Value)> {
     let url = "data:image/png;base64,iVBORw0KGgo=";
     let chat = json!({"messages": [
@@ -387,7 +387,7 @@ fn what_is_missing_or_of_another_type_is_named() {
     refused(OpenAiChat, Value::Null, "");
 }
 
-/// Every node of a JSON value, as pointers.
+/// Collects pointers to every node of a JSON value.
 fn pointers(value: &Value, at: String, out: &mut Vec<String>) {
     match value {
         Value::Array(list) => {
@@ -435,7 +435,7 @@ fn no_value_in_the_wrong_place_is_more_than_an_error() {
                 let mut bad = valid.clone();
                 *bad.pointer_mut(at).unwrap() = wrong.clone();
                 match provider::read(form, &bad) {
-                    // What is read can be stored and is the same when it is read from there.
+                    // Messages that are read can be stored and are equal when they are loaded.
                     Ok(messages) => {
                         let text = serde_json::to_string(&messages).unwrap();
                         let again: Vec<AgentMessage> = serde_json::from_str(&text).unwrap();
@@ -453,7 +453,7 @@ fn no_value_in_the_wrong_place_is_more_than_an_error() {
                     }
                 }
             }
-            // Nor is it when the value is gone.
+            // Nor if the value is missing.
             let (parent, key) = at.rsplit_once('/').unwrap_or_default();
             let mut bad = valid.clone();
             if let Some(Value::Object(map)) = bad.pointer_mut(parent) {

@@ -1,5 +1,5 @@
-//! What is written for a provider can be read again: as the same messages where the form can hold
-//! them, and always as messages that are written in the same way.
+//! A request that is written for a provider can be read again: as the same messages if the form can represent them, and
+//! always as messages that are written in the same way.
 
 use loopstore::model::*;
 use loopstore::provider::{self, Form, MendingKind, ProviderRequest};
@@ -12,7 +12,7 @@ fn written(form: Form, messages: &[AgentMessage]) -> Value {
     serde_json::to_value(ProviderRequest::new(form, messages)).unwrap()
 }
 
-/// A conversation of which a form can hold everything but what the table in `provider` lists.
+/// Returns a conversation that a form can represent except for what the table in `provider` lists.
 fn conversation(random: &mut Random) -> Vec<AgentMessage> {
     let mut messages: Vec<AgentMessage> = Vec::new();
     if random.one_in(2) {
@@ -62,7 +62,7 @@ fn conversation(random: &mut Random) -> Vec<AgentMessage> {
     messages
 }
 
-/// Takes out what a form cannot hold.
+/// Removes the parts that a form cannot represent.
 fn held(form: Form, messages: &[AgentMessage]) -> Vec<AgentMessage> {
     let mut held = Vec::new();
     let mut images: Vec<Content> = Vec::new();
@@ -141,7 +141,7 @@ fn whatever_is_written_is_read_and_written_as_it_was() {
                 .filter(|block| matches!(block, Content::Sealed(_)))
                 .count();
             let again = ProviderRequest::new(form, &read);
-            // Nothing is left to be mended but that several messages are one.
+            // Only joining of messages is left to be mended.
             let mended = again.mended.iter().map(|mending| mending.kind);
             let mended: Vec<_> = mended.filter(|kind| *kind != MendingKind::Merged).collect();
             assert_eq!(mended, [], "{seed} {form} {request:#}");

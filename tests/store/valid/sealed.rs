@@ -1,5 +1,5 @@
-//! State that only a provider can read, and items that no message has a place for, go back as they
-//! came, and never to another provider.
+//! State that only a provider can read, and items without a place in a message, are written as they were read, and
+//! never for another provider.
 
 use loopstore::model::*;
 use loopstore::provider::{self, Form, MendingKind, ProviderRequest};
@@ -14,13 +14,13 @@ fn written(form: Form, messages: &[AgentMessage]) -> Value {
     serde_json::to_value(ProviderRequest::new(form, messages)).unwrap()
 }
 
-/// Numbers what comes out of parts, so that every call has an id of its own.
+/// Numbers the outputs of the parts, so that every call has an id of its own.
 fn numbered(parts: Vec<fn(usize) -> Vec<Value>>) -> Vec<Value> {
     let parts = parts.into_iter().enumerate();
     parts.flat_map(|(nth, part)| part(nth)).collect()
 }
 
-/// Items of Responses: what the model put out, and what tools gave back.
+/// Generates items of Responses: outputs of the model, and results of tools.
 fn outputs() -> impl Strategy<Value = Vec<Value>> {
     let parts: Vec<fn(usize) -> Vec<Value>> = vec![
         |_| vec![json!({"type": "message", "role": "assistant", "content": "So."})],
@@ -78,7 +78,7 @@ fn outputs() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(select(parts), 1..6).prop_map(numbered)
 }
 
-/// A request of Responses.
+/// Generates a request of Responses.
 fn responses() -> impl Strategy<Value = Value> {
     let prompt = select(vec![
         json!("Will it rain?"),
@@ -104,7 +104,7 @@ fn responses() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Messages are written without their type.
+/// Removes the type of messages, which is not written.
 fn plain_message(mut item: Value) -> Value {
     if item["type"] == "message" {
         item.as_object_mut().unwrap().remove("type");
@@ -112,7 +112,7 @@ fn plain_message(mut item: Value) -> Value {
     item
 }
 
-/// Gives the ids of calls of a later turn another name.
+/// Renames the ids of calls in a later turn.
 fn renamed(mut item: Value, turn: usize) -> Value {
     for key in ["call_id", "tool_use_id", "id"] {
         if let Some(Value::String(id)) = item.get_mut(key) {
@@ -122,7 +122,7 @@ fn renamed(mut item: Value, turn: usize) -> Value {
     item
 }
 
-/// An answer of Anthropic's after its thinking, and what the user gives back.
+/// Generates an answer of Anthropic after its thinking, and the results.
 fn exchanges() -> impl Strategy<Value = (Vec<Value>, Vec<Value>)> {
     let parts: Vec<fn(usize) -> Vec<Value>> = vec![
         |_| vec![json!({"type": "text", "text": "So."})],
@@ -175,7 +175,7 @@ fn exchanges() -> impl Strategy<Value = (Vec<Value>, Vec<Value>)> {
     })
 }
 
-/// A request of Anthropic's; a compaction comes first.
+/// Generates a request of Anthropic; a compaction comes first.
 fn anthropic() -> impl Strategy<Value = Value> {
     let exchanges = prop::collection::vec(exchanges(), 1..4);
     (any::<bool>(), any::<bool>(), exchanges).prop_map(|(compacted, instructed, exchanges)| {
@@ -204,7 +204,7 @@ fn anthropic() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A request of chat completions.
+/// Generates a request of chat completions.
 fn chat() -> impl Strategy<Value = Value> {
     let parts: Vec<fn(usize) -> Vec<Value>> = vec![
         |_| vec![json!({"role": "user", "content": "Will it rain?"})],
@@ -221,7 +221,7 @@ fn chat() -> impl Strategy<Value = Value> {
     messages.prop_map(|messages| json!({"messages": messages}))
 }
 
-/// Whether what only `form`'s provider reads stands in `request`.
+/// True if `request` contains state that only another provider than `form`'s reads.
 fn holds_foreign(form: Form, request: &Value) -> bool {
     let text = request.to_string();
     match form {
@@ -270,7 +270,7 @@ proptest! {
             }
             let is_foreign = request.to_string().contains("only-");
             prop_assert_eq!(other.mended.iter().any(|m| named(&m)), is_foreign);
-            // What is left is that form's own.
+            // The remaining state belongs to that form.
             let read = provider::read(form, &value).unwrap();
             prop_assert_eq!(written(form, &read), value);
         }
@@ -320,7 +320,7 @@ fn a_compaction_of_anthropics_stands_first_and_alone() {
             {"role": "user", "content": [text("two")]},
         ]})
     );
-    // Others read the originals.
+    // Other providers get the originals.
     let request = ProviderRequest::new(Form::OpenAiResponses, &messages);
     assert_eq!(request.len(), 7);
     let foreign = request

@@ -11,7 +11,8 @@ use loopstore::extend::context::introduced;
 use loopstore::model::AgentMessage;
 use loopstore::{
     BlockCompactionStrategy, BuildOptions, CompactRequest, CompactTrigger, DefaultBlockCompaction,
-    KeepRecent, SqliteStore, build_context_from_session, compact_session_loops, extend as store,
+    KeepRecent, Policy, SqliteStore, build_context_from_session, compact_session_loops,
+    extend as store,
 };
 
 use crate::support::histories::{History, Random, loop_id};
@@ -19,14 +20,14 @@ use crate::support::requests::is_valid;
 use crate::valid::messages::Maker;
 use crate::valid::strategies::Odd;
 
-/// A session, and what it went through.
+/// A session, and the operations on it so far.
 struct Play<'a> {
     history: History<'a>,
     random: Random,
     maker: Maker,
     runs: Vec<String>,
     odd: usize,
-    /// Without the third party.
+    /// True if only loopstore's own strategies are used.
     own_only: bool,
 }
 
@@ -73,12 +74,14 @@ impl<'a> Play<'a> {
 
     fn compact(&mut self, at: usize) {
         let request = CompactRequest {
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens: [100, 1000, 100_000][self.random.below(3) as usize],
+                    ..ContextConfig::default()
+                },
+                self.config(),
+            ),
             leaf: Some(loop_id(at)),
-            config: self.config(),
-            window: ContextConfig {
-                max_context_tokens: [100, 1000, 100_000][self.random.below(3) as usize],
-                ..ContextConfig::default()
-            },
             trigger: if self.random.one_in(2) {
                 CompactTrigger::Force
             } else {
@@ -123,7 +126,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// The messages of a chain as they were appended.
+    /// Returns the messages of a chain as they were appended.
     fn originals(&self, at: usize) -> Vec<AgentMessage> {
         let mut loops = Vec::new();
         let leaf = self.history.row(at).key;
@@ -162,7 +165,7 @@ impl<'a> Play<'a> {
             .messages
     }
 
-    /// The contexts that are looked at: of each loop, and as of each run and of some turns.
+    /// Returns the contexts to check: of each loop, and as of each run and of some turns.
     fn contexts(&mut self) -> Vec<Vec<AgentMessage>> {
         let mut wanted: Vec<BuildOptions> = Vec::new();
         for at in 0..self.history.loops {
@@ -196,8 +199,8 @@ fn as_of(moment: AsOf) -> BuildOptions {
     }
 }
 
-/// Plays one random session and checks its contexts, and each cut anywhere; returns how many runs
-/// were committed, and how many of them the third party's.
+/// Runs one random session and checks its contexts, and each cut anywhere. Returns the numbers of committed runs, in
+/// total and of the third party's strategy.
 fn play(store: &SqliteStore, seed: u64) -> (usize, usize) {
     let mut play = Play::new(store, seed);
     for _ in 0..play.random.below(18) + 4 {
@@ -229,7 +232,7 @@ fn what_a_provider_gets_of_random_sessions_is_valid() {
     }
     let seeds: Vec<u64> = (1..=number("LOOPSTORE_HISTORIES").unwrap_or(1000)).collect();
     let (mut committed, mut odd) = (0, 0);
-    // One store for some sessions: to set one up costs more than a session.
+    // One store for several sessions, since creating one costs more than a session.
     for some in seeds.chunks(40) {
         let store = SqliteStore::in_memory().unwrap();
         for seed in some {
@@ -248,7 +251,7 @@ fn what_a_provider_gets_of_random_sessions_is_valid() {
     );
 }
 
-/// Lists that no store was asked to keep.
+/// Lists of messages without a store.
 #[test]
 fn what_a_provider_gets_of_random_lists_is_valid() {
     for seed in 1..4000 {
@@ -261,7 +264,7 @@ fn what_a_provider_gets_of_random_lists_is_valid() {
     }
 }
 
-/// What loopstore's own strategies write brings in no fault that the originals do not have.
+/// Loopstore's own strategies introduce no fault that the originals do not have.
 #[test]
 fn own_strategies_introduce_no_fault() {
     let mut committed = 0;

@@ -1,4 +1,4 @@
-//! A third party's strategy that does what it should not.
+//! A faulty third-party strategy.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,7 @@ use loopstore::model::{AgentMessage, Content};
 use crate::support::histories::Random;
 use crate::valid::messages::Maker;
 
-/// Keeps odd sections, drops and alters what it keeps, and says anything for a summary.
+/// Keeps odd sections, drops and alters the messages that it keeps, and returns any text as a summary.
 pub struct Odd(Mutex<(Random, Maker)>);
 
 impl Odd {
@@ -22,7 +22,7 @@ impl Odd {
 
     fn messages(&self) -> Vec<AgentMessage> {
         let (random, maker) = &mut *self.0.lock().unwrap();
-        // Mostly text of any role: what says nothing or is half a pair is refused.
+        // Mostly text of any role: an empty message or half of a pair is rejected.
         if !random.one_in(4) {
             let text = vec![Content::text("all of it \n")];
             let mut said = maker.answer(random);
@@ -101,7 +101,7 @@ impl BlockCompactionStrategy for Odd {
         config: &CompactionConfig,
     ) -> Result<Draft, StrategyError> {
         let end = slice.layout().end();
-        // Mostly the planned sections: odd ones part pairs and are refused.
+        // Mostly the planned sections: others separate pairs and are rejected.
         let (from, to) = if self.below(3) == 0 {
             let from = self.below(u64::from(end) + 1) as u32;
             (from, from + self.below(u64::from(end - from) + 1) as u32)

@@ -1,4 +1,4 @@
-//! Views of what was recorded: sessions, loops, turns, messages, calls, usage.
+//! Views of recorded content: sessions, loops, turns, messages, calls, usage.
 
 use loopstore::{ContinuationKind, LoopId, LoopRecord, LoopStatus};
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ fn a_message_shows_its_whole_text_and_json() {
         rows[0][..4],
         [json!(0), json!(null), json!("extension"), json!(null)]
     );
-    // The time of its append: it has none of its own.
+    // The time of the append, since the message has none of its own.
     assert!(rows[0][4].as_str().unwrap() > "2026-01-01");
     assert_eq!(payload(&rows[0])["data"]["text"], "rules");
     assert_eq!(rows[1][1], 0);
@@ -231,7 +231,7 @@ fn every_call_meets_its_result() {
         child,
         json!([user(0, "on"), result(0, "next", "in the child")]),
     );
-    // The id of an answered call comes again.
+    // The id of an answered call is used again.
     stage.append(child, json!([call(1, &["a"]), result(1, "a", "again")]));
     assert_eq!(
         stage.lines(

@@ -1,4 +1,4 @@
-//! What a query over the views costs: steps of SQLite's machine, and the plans behind them.
+//! The cost of queries over the views: steps of SQLite's virtual machine, and the query plans.
 
 use rusqlite::StatementStatus;
 
@@ -7,7 +7,7 @@ use loopstore::extend::BlockKind;
 use crate::support::needs;
 use crate::views::stage::{BlockOf, Stage};
 
-/// Returns the rows of a query and the steps that it took.
+/// Returns the rows of a query and the number of its steps.
 fn steps(stage: &Stage, sql: &str) -> (usize, i64) {
     let connection = crate::support::plain::raw(&stage.path).unwrap();
     let mut statement = connection.prepare(sql).unwrap();
@@ -20,7 +20,7 @@ fn steps(stage: &Stage, sql: &str) -> (usize, i64) {
     (count, statement.get_status(StatementStatus::VmStep).into())
 }
 
-/// A line of loops, one turn each; a run on every `every`th that writes over the two before it.
+/// Creates a chain of loops of one turn each; every `every`th has a run that also covers the two loops before.
 fn line(loops: usize, every: usize) -> Stage {
     let stage = Stage::new("s");
     let mut keys = Vec::new();
@@ -67,7 +67,7 @@ fn a_long_line_of_loops_costs_in_proportion() {
     assert_eq!(rows.len(), 2000);
 }
 
-/// Eight loops; so many runs on the last one, each with a block on all, every other one undone.
+/// Creates eight loops with this number of runs on the last one, each with a block on all, every other one undone.
 fn undone(runs: usize) -> Stage {
     let stage = Stage::new("s");
     let mut keys = Vec::new();
@@ -174,7 +174,7 @@ fn blocks_are_found_by_their_run_and_else_session_by_session() {
             assert!(!plan.contains(&format!("SCAN {table} ")), "{sql}:\n{plan}");
         }
     }
-    // What is active is looked up once for each loop, not for each run.
+    // The active blocks are looked up once for each loop, not for each run.
     for sql in ["", "WHERE session_id = 's'", "WHERE loop_id = 'l'"] {
         let plan = plan(sql);
         let at = |step: &str| {

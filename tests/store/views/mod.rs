@@ -1,4 +1,4 @@
-//! The SQL contract: the views, asked by the plain `sqlite3` program and by the store.
+//! The SQL contract: the views, queried by the plain `sqlite3` program and by the store.
 
 mod content;
 mod cost;
@@ -8,7 +8,7 @@ mod stage;
 
 use stage::Stage;
 
-/// The columns that are promised, in their order. New ones may only come after them.
+/// The promised columns, in order. New ones may only come after them.
 const CONTRACT: [(&str, &str); 16] = [
     (
         "v_sessions",
@@ -56,6 +56,11 @@ const CONTRACT: [(&str, &str); 16] = [
         "v_coverage",
         "session_id block_loop_id generation loop_id from_seq to_seq from_turn to_turn
          disposition",
+    ),
+    (
+        "v_edits",
+        "session_id run_id loop_id from_turn to_turn from_seq to_seq part action text tokens_before
+         tokens_after is_live created_at",
     ),
     (
         "v_pins",

@@ -8,7 +8,7 @@ use crate::views::stage::{BlockOf, Stage, assistant, result, user};
 const CONTEXT: &str = "SELECT leaf_loop_id, ordinal, loop_id, section, from_turn, to_turn,
     messages, tokens FROM v_context ORDER BY leaf_loop_id, ordinal";
 
-/// A block over the first eight turns of a loop: one kept, five summarised, two recent.
+/// Returns a block over the first eight turns of a loop: one kept, five summarised, two recent.
 fn eight_turns(loop_key: LoopKey) -> BlockOf {
     BlockOf::new(loop_key, BlockKind::Current, 16)
         .first(0, 0)
@@ -34,7 +34,7 @@ fn chains_lead_from_the_root_to_every_leaf() {
             "s|main|main|1"
         ]
     );
-    // What the root gets later is on no child's line.
+    // Later turns of the root are not on the chain of any child.
     stage.turns(root, 1);
     assert_eq!(
         stage.lines("SELECT DISTINCT leaf_loop_id FROM v_chain ORDER BY 1"),
@@ -197,7 +197,7 @@ fn undo_and_redo_flip_what_is_live_and_active() {
     );
 }
 
-/// Five loops of two turns; a rollup on the third covers the first three.
+/// Creates five loops of two turns; a rollup on the third covers the first three.
 fn rolled_up(change: impl FnOnce(&mut loopstore::extend::RunRow)) -> Stage {
     let stage = Stage::new("s");
     let keys = line(&stage, 5);
@@ -348,7 +348,7 @@ fn a_loop_without_turns_leaves_no_row() {
         stage.lines("SELECT leaf_loop_id, ordinal, loop_id, section FROM v_context"),
         ["leaf|0|root|raw", "leaf|1|leaf|raw"]
     );
-    // Nothing is divided by nothing.
+    // No division by zero.
     let none = BlockOf::new(empty, BlockKind::Earlier, 0).change(|row| row.tokens_covered = 0);
     stage.run("run-2", leaf, vec![none.done()]);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Random trees of loops with random runs, undos and redos: the views must say what the walk over
-//! them in the library says, and count what the messages themselves add up to.
+//! Random trees of loops with random runs, undos and redos: the views must agree with the library, and their counts
+//! with the messages.
 
 use loopstore::extend::active_blocks::{ActiveBlocks, ChainLink, View};
 use loopstore::extend::{BlockKind, LoopKey, Outcome, RunKey, Section, read};
@@ -79,7 +79,7 @@ impl Story {
             messages.push(call(turn, &["c"]));
             messages.push(result(turn, "c", &words));
         }
-        // Now and then something more comes to the last turn.
+        // Sometimes the last turn grows.
         if from > 0 && self.dice.roll(3) == 0 {
             messages.insert(0, result(from - 1, "c", "late"));
         }
@@ -155,7 +155,7 @@ impl Story {
             .collect()
     }
 
-    /// Undoes or redoes a run from a leaf from which it counts.
+    /// Undoes or redoes a run from a leaf at which it is active.
     fn flip(&mut self) {
         if self.runs.is_empty() {
             return;
@@ -202,7 +202,7 @@ fn block_name(link: &ChainLink) -> String {
         .map_or(String::new(), |block| block.generation.to_string())
 }
 
-/// The parts of a loop in a context: section, first and last turn, messages, tokens.
+/// Returns the parts of a loop in a context: section, first and last turn, messages, tokens.
 fn parts(stage: &Stage, link: &ChainLink) -> Vec<(&'static str, u32, u32, u64, u64)> {
     let sizes = sizes(stage, link);
     let range = |name, turns: std::ops::Range<u32>, seqs: std::ops::Range<u32>| {
@@ -313,7 +313,7 @@ fn the_views_agree_with_the_library() {
     }
 }
 
-/// What is active if rollups do not count.
+/// Checks the active blocks without rollups.
 fn check_plain(stage: &Stage, leaf: LoopKey, loop_id: &str, seed: u64) {
     let view = View {
         without_rollups: true,

@@ -1,5 +1,5 @@
-//! A database in a temporary folder, built through the crate's API and asked in SQL: by the plain
-//! `sqlite3` program and by the store itself, whose answers must be equal.
+//! A database in a temporary folder, built through the crate's API and queried with SQL by the plain `sqlite3` program
+//! and by the store, whose results must be equal.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -49,7 +49,7 @@ impl Stage {
         }
     }
 
-    /// Begins a loop, on from `parent` as far as the turn given with it.
+    /// Begins a loop that continues `parent` up to the given turn.
     pub fn start(&self, loop_id: &str, parent: Option<(&str, Option<u32>)>) -> LoopKey {
         let id = |id: &str| LoopId::new(id).unwrap();
         let mut record = LoopRecord::new(id(loop_id), parent.map(|(parent, _)| id(parent)));
@@ -92,7 +92,7 @@ impl Stage {
         read(&self.store, |r| r.loop_by_key(key)).unwrap()
     }
 
-    /// Writes a run on `leaf` with these blocks, whose run and generation are filled in.
+    /// Writes a run on `leaf` with these blocks; their run and generation are set here.
     pub fn run(&self, run_id: &str, leaf: LoopKey, blocks: Vec<NewBlock>) -> RunKey {
         self.run_with(run_id, leaf, blocks, |_| ())
     }
@@ -124,7 +124,7 @@ impl Stage {
         .unwrap()
     }
 
-    /// Undoes or redoes a run, from `leaf` as it stands.
+    /// Undoes or redoes a run from the current end of `leaf`.
     pub fn flip(&self, run: RunKey, leaf: LoopKey, redo: bool) {
         write(&self.store, |w| {
             let turns = w.loop_by_key(leaf)?.totals.complete;
@@ -155,7 +155,7 @@ impl Stage {
         read(&self.store, |r| active_blocks::chain(r, leaf, view)).unwrap()
     }
 
-    /// Changes rows behind the store's back, as maintenance does.
+    /// Changes rows without the store, as maintenance does.
     pub fn maintain(&self, sql: &str) {
         let connection = crate::support::plain::raw(&self.path).unwrap();
         connection
@@ -176,7 +176,7 @@ impl Stage {
             .iter()
             .map(|row| row.iter().map(|value| value.read().unwrap()).collect())
             .collect();
-        // Where the program is missing, the store alone is asked.
+        // If the program is missing, only the store is queried.
         if needs::missing(&needs::SQLITE3) {
             return rows;
         }
@@ -195,7 +195,7 @@ impl Stage {
         rows
     }
 
-    /// Returns the rows as lines, the values parted by `|` as the `sqlite3` program does.
+    /// Returns the rows as lines, the values separated by `|` as in the `sqlite3` program.
     pub fn lines(&self, sql: &str) -> Vec<String> {
         let show = |value: &Value| match value {
             Value::Null => String::new(),
@@ -233,7 +233,7 @@ impl Stage {
     }
 }
 
-/// Covers the loop of a block as its sections say.
+/// Returns the coverage of a block's whole loop according to its sections.
 fn whole_coverage(read: &dyn StoreRead, row: &BlockRow) -> StoreResult<Vec<CoverageRow>> {
     let layout = &row.layout;
     let sections = [
@@ -305,7 +305,7 @@ fn run_row(run_id: &str, session: SessionKey, leaf: LoopKey) -> RunRow {
     }
 }
 
-/// A block whose sections are these turns, both ends inclusive.
+/// A block with these sections, both ends inclusive.
 pub struct BlockOf(NewBlock);
 
 impl BlockOf {
@@ -358,7 +358,7 @@ impl BlockOf {
         self
     }
 
-    /// A message of the block; without a text, the original is dropped.
+    /// Adds a message to the block; without a text, the original is dropped.
     pub fn message(mut self, section: Section, replaces: Option<u32>, text: Option<&str>) -> Self {
         self.0.messages.push(BlockMessage {
             section,

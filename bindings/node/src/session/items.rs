@@ -42,7 +42,7 @@ impl JsSession {
         })
     }
 
-    /// Returns the items of the context, the last `limit` of them if it is given.
+    /// Returns the items of the context, at most the last `limit`.
     #[napi(ts_return_type = "Promise<string>")]
     pub fn items(&self, limit: Option<f64>) -> Promised<String> {
         self.call(None, move |session| {

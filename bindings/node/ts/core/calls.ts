@@ -1,13 +1,13 @@
-/** What every call goes through. */
+/** The guard of every call. */
 
-import { AbortedInTime, ClosedError, InvalidInputError, revived } from "./errors.js";
+import { AbortedBeforeStart, ClosedError, InvalidInputError, revived } from "./errors.js";
 import { CancelFlag } from "./native.js";
 
 /** Options of calls that can be aborted. */
 export interface Abortable {
   /**
-   * Aborts the call. One that has not begun does nothing, and a compaction commits nothing that it had not begun
-   * to commit: the promise is rejected with the signal's reason. A write that was under way is made.
+   * Aborts the call. A call that has not begun does nothing, and a compaction commits nothing unless its commit had
+   * begun: the promise is rejected with the signal's reason. A running write is completed.
    */
   signal?: AbortSignal | undefined;
 }
@@ -18,7 +18,7 @@ export class Calls {
   #isClosed = false;
   #waiting: (() => void)[] = [];
 
-  /** Makes a call. */
+  /** Runs a call. */
   async run<T>(work: (cancel?: CancelFlag) => Promise<T>, signal?: AbortSignal): Promise<T> {
     if (this.#isClosed) throw new ClosedError("the store is closed; open it again");
     this.#underWay++;
@@ -34,13 +34,13 @@ export class Calls {
     }
   }
 
-  /** Lets no call begin any more, and waits until none is under way. */
+  /** Rejects new calls, and waits until none is running. */
   async end(): Promise<void> {
     this.close();
     if (this.#underWay > 0) await new Promise<void>((done) => this.#waiting.push(done));
   }
 
-  /** Lets no call begin any more. */
+  /** Rejects new calls. */
   close(): void {
     this.#isClosed = true;
   }
@@ -57,7 +57,7 @@ async function aborted<T>(work: (cancel: CancelFlag) => Promise<T>, signal: Abor
   try {
     return await work(cancel);
   } catch (error) {
-    throw signal.aborted && revived(error) instanceof AbortedInTime ? signal.reason : error;
+    throw signal.aborted && revived(error) instanceof AbortedBeforeStart ? signal.reason : error;
   } finally {
     signal.removeEventListener("abort", abort);
   }

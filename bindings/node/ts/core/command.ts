@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The command line `loopstore`, which comes along with the package. */
+/** The command line `loopstore`, which is a part of the package. */
 
 import { runCommand } from "./native.js";
 

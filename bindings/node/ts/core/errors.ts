@@ -1,13 +1,13 @@
 /**
  * The errors of loopstore, by what a caller can do about them.
  *
- * Every one is a `LoopstoreError` with a `code`. Its message says what went wrong and what to do; nothing of a
- * write was kept, unless it is an `UnconfirmedError`.
+ * All of them are a `LoopstoreError` with a `code`. The message states the failure and the remedy. A write that
+ * failed had no effect, unless the error is an `UnconfirmedError`.
  */
 
 /** The base of all errors of this package. */
 export class LoopstoreError extends Error {
-  /** What went wrong, for programs. */
+  /** The kind of the error, for programs. */
   readonly code: string = "ERR_LOOPSTORE";
 
   constructor(message: string, options?: ErrorOptions) {
@@ -21,16 +21,16 @@ export class InvalidInputError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_INVALID_INPUT";
 }
 
-/** There is no such session, loop, run, turn or call. */
+/** The session, loop, run, turn or call does not exist. */
 export class NotFoundError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_NOT_FOUND";
-  /** What was looked for, where that is known. */
+  /** The kind of the missing object, if it is known. */
   readonly what: string | null = null;
-  /** Its id, where that is known. */
+  /** Its id, if it is known. */
   readonly id: string | null = null;
 }
 
-/** There is a session or loop of this id; choose another. */
+/** A session or loop with this id exists; choose another id. */
 export class ExistsError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_EXISTS";
 }
@@ -43,24 +43,24 @@ export class BusyError extends LoopstoreError {
 /** Another program drives the loop under a lease; wait until it is done. */
 export class LoopHeldError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_LOOP_HELD";
-  /** Which loop, where that is known. */
+  /** The loop, if it is known. */
   readonly loopId: string | null = null;
-  /** Who drives it, where that is known. */
+  /** The owner of the lease, if it is known. */
   readonly owner: string | null = null;
-  /** Until when, where that is known. */
+  /** The end of the lease, if it is known. */
   readonly until: string | null = null;
 }
 
 /** Something does not fit. */
 export class TooLargeError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_TOO_LARGE";
-  /** So much is needed. */
+  /** The required amount. */
   readonly needed: number = 0;
-  /** So much fits. */
+  /** The allowed amount. */
   readonly budget: number = 0;
-  /** Of what. */
+  /** The unit of both. */
   readonly unit: "tokens" | "bytes" = "tokens";
-  /** Why it was not made smaller, where that is known. */
+  /** The reason that it was not made smaller, if it is known. */
   readonly reason: string | null = null;
 }
 
@@ -74,7 +74,7 @@ export class BudgetTooSmallError extends TooLargeError {
   override readonly code: string = "ERR_LOOPSTORE_BUDGET_TOO_SMALL";
 }
 
-/** The database cannot be opened; the message says why. */
+/** The database cannot be opened; the message states the reason. */
 export class OpenError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_OPEN";
 }
@@ -95,9 +95,9 @@ export class ReadOnlyError extends StorageError {
 }
 
 /**
- * The database did not confirm a commit: look whether it was applied before you try again.
+ * The database did not confirm a commit: check whether it was applied before you repeat the call.
  *
- * An append with a `key` can simply be tried again.
+ * An append with a `key` can be repeated safely.
  */
 export class UnconfirmedError extends StorageError {
   override readonly code: string = "ERR_LOOPSTORE_UNCONFIRMED";
@@ -109,7 +109,7 @@ export class DamagedError extends LoopstoreError {
 }
 
 /**
- * The thread's state was written by another language's LangGraph, whose values this one cannot read.
+ * The thread's state was written by LangGraph of another language, whose values cannot be read here.
  *
  * Its messages and its search are shared. Use another thread id, or read the state in that language.
  */
@@ -117,7 +117,7 @@ export class ForeignThreadError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_FOREIGN_THREAD";
 }
 
-/** A part of a thread's state is not there any more: it was redacted or is damaged; the message says which. */
+/** A part of a thread's state was redacted or is damaged; the message states which part. */
 export class UnreadableError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_UNREADABLE";
 }
@@ -127,18 +127,18 @@ export class ClosedError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_CLOSED";
 }
 
-/** This build of loopstore lacks a feature; the message says how to build it with that. */
+/** This build of loopstore lacks a feature; the message states how to build it. */
 export class UnsupportedError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_UNSUPPORTED";
 }
 
-/** loopstore failed in itself, which should not happen; please report it. */
+/** loopstore itself failed, which should not happen; please report it. */
 export class InternalError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_INTERNAL";
 }
 
-/** The native part says that a call was aborted before it began. */
-export class AbortedInTime extends LoopstoreError {}
+/** A call was aborted before it began. */
+export class AbortedBeforeStart extends LoopstoreError {}
 
 const CLASSES: Record<string, new (message: string, options?: ErrorOptions) => LoopstoreError> = {
   LoopstoreError,
@@ -160,7 +160,7 @@ const CLASSES: Record<string, new (message: string, options?: ErrorOptions) => L
   ClosedError,
   UnsupportedError,
   InternalError,
-  AbortError: AbortedInTime,
+  AbortError: AbortedBeforeStart,
 };
 
 interface Thrown {
@@ -169,7 +169,7 @@ interface Thrown {
   fields: Record<string, unknown>;
 }
 
-/** Makes the error of what the native part threw. */
+/** Converts an exception of the native part to an error of this package. */
 export function revived(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof LoopstoreError) return error;
   if (error.message.startsWith('{"class":')) {
@@ -187,7 +187,7 @@ export function revived(error: unknown): unknown {
   return error;
 }
 
-/** Runs what calls the native part, with errors of this package. */
+/** Runs a call of the native part, with errors of this package. */
 export function guarded<T>(work: () => T): T {
   try {
     return work();

@@ -57,6 +57,7 @@ export type { Policy, Summarizer, SummaryAnswer, SummaryRequest } from "./policy
 export type { SearchOptions } from "./search.js";
 export {
   type AppendOptions,
+  type AsOf,
   type CallState,
   type CompactOptions,
   type ContextOptions,
@@ -66,7 +67,6 @@ export {
   type ExportForm,
   type KeyOptions,
   type LoopOptions,
-  type Moment,
   type PrepareOptions,
   type OpenCall,
   type Prepared,

@@ -1,4 +1,4 @@
-/** What the drop-ins of this package use beside the front door. */
+/** The exports for the drop-ins of this package, in addition to the public ones. */
 
 export * from "./index.js";
 export { Calls } from "./calls.js";

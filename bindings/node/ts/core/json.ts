@@ -1,11 +1,11 @@
-/** Messages over the border, as JSON. */
+/** Conversion of values to and from the JSON of the native part. */
 
 import { InvalidInputError } from "./errors.js";
 
 /** The form of messages: loopstore's own, or that of a provider's API. */
 export type Form = "loopstore" | "openai" | "responses" | "anthropic";
 
-/** A message, a row, or what else is an object in JSON. */
+/** A message, a row, or another object of JSON. */
 export type Json = Record<string, unknown>;
 
 /**
@@ -19,7 +19,7 @@ export function encode(value: unknown): string {
   let text: string | undefined;
   try {
     text = JSON.stringify(value);
-    // A function for each value is what takes time, and a number that is none becomes null.
+    // A function for each value takes most of the time, so it runs only if a number may have become null.
     if (text?.includes("null")) JSON.stringify(value, finite);
   } catch (error) {
     if (error instanceof InvalidInputError) throw error;
@@ -29,7 +29,7 @@ export function encode(value: unknown): string {
   return text;
 }
 
-/** Writes options as JSON; what has no place in it is refused, and not left out. */
+/** Writes options as JSON; a value that JSON cannot represent is rejected, not left out. */
 export function encodeOptions(given: Record<string, unknown>): string {
   for (const [name, value] of Object.entries(given)) {
     if (typeof value === "function" || typeof value === "symbol") {
@@ -46,7 +46,7 @@ function finite(_key: string, value: unknown): unknown {
   return value;
 }
 
-/** Writes messages as JSON; what is JSON already is passed on. */
+/** Writes messages as JSON; JSON is passed on unchanged. */
 export function messages(given: Messages): string | Uint8Array {
   if (typeof given === "string" || given instanceof Uint8Array) return given;
   if (typeof given !== "object" || given === null) {
@@ -62,7 +62,7 @@ export function decode<T>(text: string): T {
   return JSON.parse(text) as T;
 }
 
-/** Refuses options that nobody reads: most of them are misspelt. */
+/** Rejects unknown options: most of them are misspelt. */
 export function checked<T extends object>(given: T | undefined, known: readonly (keyof T & string)[], of: string): T {
   if (given === undefined) return {} as T;
   if (typeof given !== "object" || given === null || Array.isArray(given)) {

@@ -58,11 +58,11 @@ export interface NativeCall {
 export declare class NativeCheckpoints {
   constructor(store: NativeStore)
   /**
-   * Stores a checkpoint. Instead of an error the answer may ask for another call: `missing` names
-   * channels whose values are needed, `stale` the thread that was deleted since the caller read it.
+   * Stores a checkpoint. Instead of an error the result may request another call: `missing` lists channels
+   * whose values are needed, `stale` names a thread that was deleted since the caller read it.
    */
   put(thread: string, checkpoint: GivenJson): Promise<string>
-  /** Stores what a task wrote; answers as `put` does. */
+  /** Stores the writes of a task; the result is that of `put`. */
   putWrites(thread: string, writes: GivenJson): Promise<string>
   get(thread: string, ns: string, id?: string | undefined | null): Promise<string | null>
   list(query: string): Promise<string>
@@ -199,7 +199,7 @@ export declare class NativeSession {
   appendItems(given: GivenJson): Promise<void>
   /** Changes the end of the items once: removes the expected items, and appends others. */
   changeItems(key: string, digest: string, expected: string | undefined | null, given: GivenJson): Promise<void>
-  /** Returns the items of the context, the last `limit` of them if it is given. */
+  /** Returns the items of the context, at most the last `limit`. */
   items(limit?: number | undefined | null): Promise<string>
   /** Removes the last item. */
   popItem(): Promise<string | null>

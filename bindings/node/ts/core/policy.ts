@@ -1,34 +1,34 @@
-/** When an agent's contexts are compacted, and how. */
+/** The policy: when and how an agent's contexts are compacted. */
 
 import { InvalidInputError, guarded } from "./errors.js";
 import { checked, encode, encodeOptions } from "./json.js";
 import { NativePolicy, answerSummary } from "./native.js";
 
-/** What a summariser is asked. */
+/** The request to a summariser. */
 export interface SummaryRequest {
-  /** Who the summariser is. */
+  /** The role of the summariser. */
   system: string;
-  /** What it is to summarise, and how. */
+  /** The input of the summary, and the instructions. */
   prompt: string;
-  /** Tokens that the prompt asks for. */
+  /** The number of tokens that the prompt requests. */
   askedTokens: number;
-  /** Tokens after which the answer may be cut. */
+  /** The number of tokens after which the answer may be cut. */
   maxTokens: number;
-  /** The temperature; `null` leaves it to the model. */
+  /** The temperature; `null` for the model's default. */
   temperature: number | null;
-  /** Seconds until the answer comes too late. */
+  /** The deadline in seconds. */
   timeout: number;
-  /** Is aborted when nobody waits for the answer any more: it comes too late, or the compaction was aborted. */
+  /** Aborted after the deadline, or if the compaction is aborted. */
   signal: AbortSignal;
 }
 
-/** What a summariser gives back; its text alone will do. */
+/** The answer of a summariser; a plain text is accepted too. */
 export interface SummaryAnswer {
   /** The summary. */
   text: string;
   /** The model that wrote it. */
   model?: string;
-  /** Tokens as reported: `input` and `output`, and what else is known. */
+  /** The reported tokens: `input`, `output`, and others if they are known. */
   usage?: Record<string, number>;
 }
 
@@ -38,17 +38,17 @@ export type Summarizer = (
 ) => string | SummaryAnswer | PromiseLike<string | SummaryAnswer>;
 
 /**
- * When contexts are compacted, and how: the window, what is kept word for word, what makes the text.
+ * When and how contexts are compacted: the window, the turns that are kept, and the strategy of the text.
  *
- * What is left out is as loopstore has it by default: a window of 128,000 tokens (64,000 with the trigger
- * `target`), 2 turns kept at the start and 10 at the end, and the text of a digest that needs no model.
+ * An omitted setting has the default of loopstore: a window of 128,000 tokens (64,000 with the trigger `target`), 2
+ * turns kept at the start and 10 at the end, and the text of a digest that needs no model.
  */
 export interface Policy {
-  /** Tokens that the model's window has, system prompt and tools included. */
+  /** The size of the model's window in tokens, including system prompt and tools. */
   window?: number | undefined;
-  /** The model, for its window; `window` wins over it. */
+  /** The model, which determines the window; `window` takes precedence. */
   model?: string | undefined;
-  /** Windows of models by the beginnings of their names; they join those that loopstore knows. */
+  /** Windows of models by prefixes of their names, in addition to those that loopstore knows. */
   models?: Record<string, number> | undefined;
   /** Tokens of the system prompt and the tools. */
   systemTokens?: number | undefined;
@@ -57,38 +57,38 @@ export interface Policy {
    * those of imported transcripts too, or none.
    */
   systemPrompts?: "appended" | "all" | "none" | undefined;
-  /** Bytes of JSON that the messages may have. */
+  /** The maximum number of bytes of the messages as JSON. */
   maxBytes?: number | undefined;
-  /** When to compact, and what to come down to. */
+  /** When to compact, and down to which size. */
   trigger?: "headroom" | "reserves" | "target" | undefined;
   /** Parameters of the trigger, by name. */
   triggerParams?: Record<string, number> | undefined;
-  /** Turns kept word for word from the start of the current loop. */
+  /** The number of turns kept verbatim at the start of the current loop. */
   keepFirst?: number | undefined;
-  /** How much is kept at the end: turns, or `user-turns:N`, `messages:N`. */
+  /** The amount kept at the end: turns, or `user-turns:N`, `messages:N`. */
   keepRecent?: number | string | undefined;
-  /** Where the turns kept at the end may lie. */
+  /** Where the turns kept at the end may be: in the current loop or in the chain. */
   recentWindow?: "loop" | "chain" | undefined;
-  /** Tokens that the summary of a loop may have. */
+  /** The maximum number of tokens of the summary of a loop. */
   maxSummaryTokens?: number | undefined;
-  /** Tokens that the rollup of older loops may have. */
+  /** The maximum number of tokens of the rollup of older loops. */
   maxRollupTokens?: number | undefined;
-  /** Lines left of each tool output in the turns kept at the end. */
+  /** The number of lines kept of each tool output in the turns at the end. */
   toolOutputLines?: number | undefined;
-  /** How many earlier loops are taken in: `fixed:N` or `token-budget`. */
+  /** The number of earlier loops in scope: `fixed:N` or `token-budget`. */
   scope?: string | undefined;
   /**
-   * The provider that contexts go to: what it compacted itself, and only it can read, then stands for all
-   * before it. For every other one, and without it, the originals are read.
+   * The provider that contexts are made for: its own compactions, which only it can read, then replace everything
+   * before them. For every other provider, and without this setting, the originals are read.
    */
   provider?: "openai" | "anthropic" | undefined;
-  /** What becomes of the loops before these. */
+  /** The treatment of the loops before those in scope. */
   olderLoops?: "skip" | "rollup" | undefined;
-  /** What makes the texts, where there is no summariser. */
+  /** The strategy of the texts, if there is no summariser. */
   strategy?: "one-liner" | "digest" | undefined;
-  /** Writes the summaries; if it fails, the digest stands in, and the audit row says so. */
+  /** Writes the summaries; if it fails, the digest is used, and the audit row records it. */
   summarizer?: Summarizer | undefined;
-  /** How the audit rows name the summariser; by default the name of the function. */
+  /** The name of the summariser in audit rows; by default the name of the function. */
   summarizerName?: string | undefined;
 }
 
@@ -120,7 +120,7 @@ const KNOWN = [
   "summarizerName",
 ] as const;
 
-/** Returns a policy as the native part takes it. */
+/** Returns the policy for the native part. */
 export function native(given: Policy | undefined): NativePolicy {
   const policy = checked(given, KNOWN, "a policy");
   const settings: Record<string, unknown> = {};
@@ -146,7 +146,7 @@ interface Asked {
   timeout: number;
 }
 
-/** Returns a function that asks a summariser, and hands its answer to the native part. */
+/** Returns a function that calls a summariser, and passes its answer to the native part. */
 function asks(summarizer: Summarizer): (request: number, json: string) => void {
   const asked = new Map<number, AbortController>();
   const ask = async (json: string, signal: AbortSignal): Promise<string> => {

@@ -1,4 +1,4 @@
-/** What a search is to look for. */
+/** Queries of searches. */
 
 import type { Abortable } from "./calls.js";
 import { checked, encodeOptions } from "./json.js";
@@ -13,17 +13,17 @@ export interface SearchOptions {
   since?: number | Date | undefined;
   /** Only messages of this time or earlier. */
   until?: number | Date | undefined;
-  /** Only messages that the context does not hold, or only those that it holds. */
+  /** True for only messages that the context does not contain, false for only those that it contains. */
   hidden?: boolean | undefined;
-  /** How many to return; 20 if not given. */
+  /** The maximum number of hits; 20 by default. */
   limit?: number | undefined;
-  /** How many of the best to leave out. */
+  /** The number of best hits to skip. */
   offset?: number | undefined;
 }
 
 const KNOWN = ["role", "tool", "since", "until", "hidden", "limit", "offset", "signal"] as const;
 
-/** Returns a query as the native part takes it, and the signal that aborts it. */
+/** Returns a query for the native part, and the signal that aborts it. */
 export function searched<More extends string>(
   options: (SearchOptions & Abortable & { [Name in More]?: string | undefined }) | undefined,
   more: readonly More[],

@@ -34,43 +34,43 @@ import type {
 
 /** Options of `Session.redact`. */
 export interface RedactOptions extends RedactionPolicy {
-  /** Why; it stays in the receipt. */
+  /** The reason; it is stored in the receipt. */
   reason?: string | undefined;
-  /** Remove kept files too that hold other sessions as well. */
+  /** True to remove also kept files that contain other sessions. */
   withFiles?: boolean | undefined;
-  /** Change nothing: `findings` shows each secret, masked, and where it is. */
+  /** True to change nothing: `findings` has each secret, masked, with its places. */
   dryRun?: boolean | undefined;
 }
 
-/** What is known of a tool call. */
+/** The state of a tool call. */
 export interface CallState {
-  /** `new`: run it. `started`: a run before this one may have been cut off. `finished`: it has a result. */
+  /** `new`: run the call. `started`: an earlier run may have been interrupted. `finished`: the call has a result. */
   state: "new" | "started" | "finished";
-  /** The same at every attempt, so that a tool can keep its work from being done twice. */
+  /** The same key at every attempt, so that a tool can avoid doing its work twice. */
   key: string | null;
-  /** The result, once there is one. */
+  /** The result; `null` if there is none yet. */
   message: Json | null;
 }
 
 /** The context of the next model call, which fits the policy's window. */
 export interface Prepared<F extends Form = "loopstore"> {
-  /** What goes into the request, in the form that was asked for. */
+  /** The content of the request, in the requested form. */
   request: ContextOf<F>;
   /** The messages of the request, or its items in the form `responses`. */
   messages: MessageOf<F>[];
-  /** The loop in which it ends. */
+  /** The loop of the last message. */
   loopId: string;
-  /** The sum of the messages' counts. */
+  /** The tokens of the messages. */
   tokens: number;
-  /** The sum of the messages' JSON. */
+  /** The bytes of the messages as JSON. */
   bytes: number;
-  /** Whether it was compacted for this call. */
+  /** True if the context was compacted for this call. */
   wasCompacted: boolean;
-  /** The attempts to compact it, in order: what `Session.compact` returns. */
+  /** The attempts to compact it, in order, as `Session.compact` returns them. */
   compactions: CompactReport[];
-  /** What a provider would object to in the originals. */
+  /** The faults of the originals for which a provider would reject them. */
   faults: Json[];
-  /** What was done so that the provider accepts it. */
+  /** The changes that were made so that the provider accepts the request. */
   mended: Json[];
   /** The tool calls that wait for their results. */
   openCalls: OpenCall[];
@@ -78,54 +78,54 @@ export interface Prepared<F extends Form = "loopstore"> {
 
 /** A tool call that waits for its result. */
 export interface OpenCall {
-  /** Names the call; its result carries the same id. */
+  /** The id of the call; its result has the same id. */
   id: string;
   /** The tool. */
   name: string;
-  /** What the tool is called with. */
+  /** The arguments of the call. */
   arguments: unknown;
 }
 
-/** What answers a question. */
+/** The answer to a question. */
 export interface Recall {
-  /** The answer as text, each part under the place that it is from. */
+  /** The answer as text, each part below its position. */
   text: string;
-  /** Tokens of the text, by the store's counter. */
+  /** The tokens of the text, by the store's counter. */
   tokens: number;
   /** The excerpts. */
   parts: RecallPart[];
-  /** What else was found. */
+  /** The results that did not fit. */
   leftOut: Json | null;
 }
 
 /** Options of `Session.append`. */
 export interface AppendOptions extends Abortable {
-  /** The form of the messages; loopstore's own if not given. */
+  /** The form of the messages; by default loopstore's own. */
   format?: Form | undefined;
   /**
-   * Append once: if the session has an append of this key, nothing is appended, and what is returned says where
-   * its messages are.
+   * Appends once: if the session has an append under this key, nothing is appended, and the result is that of the first
+   * append.
    */
   key?: string | undefined;
 }
 
 /** Options of `Session.context`. */
 export interface ContextOptions<F extends Form = Form> extends Abortable {
-  /** Tokens that the messages may have; more is an error. */
+  /** The maximum number of tokens of the messages; more is an error. */
   maxTokens?: number | undefined;
-  /** Bytes of JSON that the messages may have; more is an error. */
+  /** The maximum number of bytes of the messages as JSON; more is an error. */
   maxBytes?: number | undefined;
   /**
-   * `openai` gives `{messages}`, `responses` `{instructions?, input}`, `anthropic` `{system?, messages}`: options
-   * of the provider's call. `loopstore` gives `messages` with `tokens`, `parts`, `faults` and more.
+   * `openai` returns `{messages}`, `responses` `{instructions?, input}`, `anthropic` `{system?, messages}`: options of
+   * the provider's call. `loopstore` returns `messages` with `tokens`, `parts`, `faults` and more.
    */
   format?: F | undefined;
-  /** Compare each message with its digest; one that does not fit is a `DamagedError`. */
+  /** True to compare each message with its digest; a mismatch is a `DamagedError`. */
   check?: boolean | undefined;
 }
 
-/** A moment: just after a turn, after a compaction, or at a time, as ISO-8601 text. */
-export type Moment =
+/** A point in time: just after a turn, after a compaction, or at a time, as ISO-8601 text. */
+export type AsOf =
   | { loopId: string; turn: number }
   | { run: string }
   | { time: string | Date };
@@ -134,17 +134,17 @@ export type Moment =
 export interface PrepareOptions<F extends Form = Form> extends Abortable {
   /** As for `context`. */
   format?: F | undefined;
-  /** The provider refused, or cut its answer for length: compact whatever the policy says. */
+  /** True if the provider rejected the request or cut its answer for length: compacts in any case. */
   forLength?: boolean | undefined;
 }
 
 /** Options of `Session.compact`. */
 export interface CompactOptions extends Abortable {
-  /** Do not ask the trigger, and plan as if no block were active. */
+  /** True to ignore the trigger, and to plan as if no block were active. */
   force?: boolean | undefined;
-  /** Only say what would be done. */
+  /** True to only report the plan. */
   dryRun?: boolean | undefined;
-  /** In place of the handle's policy; a `summarizer` goes in here. */
+  /** The policy in place of the handle's; it may have a `summarizer`. */
   policy?: Policy | undefined;
 }
 
@@ -154,61 +154,61 @@ export interface EntryPlace {
   seq: number;
 }
 
-/** Which messages are asked for. */
+/** The selection of entries. */
 export interface EntryOptions {
-  /** Those of all loops, in place of the handle's line. */
+  /** True for the messages of all loops, in place of the handle's line. */
   wholeSession?: boolean | undefined;
-  /** Those of this loop, in place of the line. */
+  /** Only messages of this loop, in place of the line. */
   loopId?: string | undefined;
-  /** With `loopId`, only these: the first, and the one after the last. */
+  /** With `loopId`, only these sequences: the first, and the one after the last. */
   seqs?: readonly [first: number, end: number] | undefined;
   /** Only messages of these roles. */
   roles?: readonly string[] | undefined;
-  /** Only extensions of these kinds; beside `roles`, these too. */
+  /** Only extensions of these kinds; with `roles`, in addition to the messages. */
   kinds?: readonly string[] | undefined;
-  /** Only what comes after this message. */
+  /** Only entries after this message. */
   after?: EntryPlace | undefined;
-  /** Only what comes before this message. */
+  /** Only entries before this message. */
   before?: EntryPlace | undefined;
-  /** Only the last so many of those; what comes before is not read. */
+  /** Only this number of the last entries; earlier ones are not read. */
   last?: number | undefined;
-  /** Only the first so many of those. */
+  /** Only this number of the first entries. */
   limit?: number | undefined;
 }
 
-/** Which keys are listed. */
+/** The selection of keys. */
 export interface KeyOptions {
   /** Only keys after this one. */
   after?: string | undefined;
   /** Only keys before this one. */
   before?: string | undefined;
-  /** The last ones first. */
+  /** True for descending order. */
   descending?: boolean | undefined;
-  /** Only so many. */
+  /** The maximum number of keys. */
   limit?: number | undefined;
 }
 
 /** Options of `Session.beginLoop`. */
 export interface LoopOptions {
-  /** Its id; the next free `loop-N` if not given. */
+  /** The id of the loop; the next free `loop-N` by default. */
   id?: string | undefined;
-  /** Go on from nothing: its context begins empty. */
+  /** True to begin with an empty context, without a parent. */
   fresh?: boolean | undefined;
   /** The agent that runs. */
   agent?: string | undefined;
-  /** How it came to be. */
+  /** The kind of continuation. */
   kind?: "Default" | { Rerun: { tag: string } } | { Branch: { tag: string } } | undefined;
 }
 
 /** Options of `Session.expand`. */
 export interface ExpandOptions {
-  /** The loop; that of the handle if not given. */
+  /** The loop; by default that of the handle. */
   loopId?: string | undefined;
-  /** Only messages that fit this query, and of long ones the lines around what fits. */
+  /** Only messages that match this query; long messages are cut to the lines around the matches. */
   match?: string | undefined;
-  /** End the answer there, and say how to go on in `next`. */
+  /** The maximum number of tokens of the answer; `next` is the position of the rest. */
   maxTokens?: number | undefined;
-  /** Where to go on: from the `next` of the answer before. */
+  /** The position to start from: the `next` of the answer before. */
   start?: string | undefined;
 }
 
@@ -220,17 +220,17 @@ const CONTEXT = ["maxTokens", "maxBytes", "format", "check", "signal"] as const;
 /**
  * One agent's history. Get one with `Store.session`.
  *
- * A handle goes along one line of loops: the session's current loop when it was first used, then what goes on from
- * there. A fork has a handle of its own, and the other one stays on its line.
+ * A handle follows one line of loops: the session's current loop when the handle was first used, then the loops that
+ * continue it. A fork returns a handle of its own, and the other handle stays on its line.
  *
- * Turns and loops make themselves. A turn is one model call with its inputs and its tool results. A loop is a prompt
- * and everything until the agent stops.
+ * Turns and loops are derived from the messages. A turn is one model call with its inputs and its tool results. A loop
+ * is a prompt and everything until the agent stops.
  */
 export class Session {
   readonly #native: NativeSession;
   readonly #calls: Calls;
 
-  /** Takes a native session: use `Store.session`. */
+  /** Wraps a native session: use `Store.session`. */
   constructor(nativeSession: NativeSession, calls: Calls) {
     if (!(nativeSession instanceof NativeSession)) throw new InvalidInputError("use store.session(id)");
     this.#native = nativeSession;
@@ -247,26 +247,26 @@ export class Session {
     return this.#native.id;
   }
 
-  /** What `console.log` prints of it. */
+  /** Returns the text that `console.log` prints. */
   [Symbol.for("nodejs.util.inspect.custom")](): string {
     return `Session { ${JSON.stringify(this.id)} }`;
   }
 
-  /** Returns the same handle, on the same line, with another policy. */
+  /** Returns a handle on the same line, with another policy. */
   withPolicy(policy: Policy): Session {
     return this.#made(guarded(() => this.#native.withPolicy(native(policy))));
   }
 
-  /** Returns the loop that the handle goes on from; `null` if the session has none yet. */
+  /** Returns the loop that the handle continues; `null` if the session has none yet. */
   async leaf(): Promise<string | null> {
     return (await this.#calls.run(() => this.#native.leaf())) ?? null;
   }
 
   /**
-   * Appends messages: all of them or, with an error, none. When the promise is fulfilled they are durable.
+   * Appends messages: all of them or, with an error, none. They are durable when the promise is fulfilled.
    *
-   * Messages are one object, several, or the JSON of either as a string or as bytes. In the form of a provider also
-   * a whole answer of its API. Appends of one handle are made in the order of the calls if each is awaited.
+   * Messages are one object, several, or the JSON of either as a string or as bytes; in the form of a provider also a
+   * whole answer of its API. Appends of one handle are made in the order of the calls if each is awaited.
    */
   async append(given: Messages, options?: AppendOptions): Promise<Appended> {
     const { format = "loopstore", key, signal } = checked(options, ["format", "key", "signal"], "append");
@@ -274,14 +274,14 @@ export class Session {
     return await this.#calls.run((cancel) => this.#native.append(format, json, key, cancel), signal);
   }
 
-  /** Appends messages once: as `append` with `key`. Other messages under a known key are an `ExistsError`. */
+  /** Appends messages once, as `append` with `key`. Other messages under a known key are an `ExistsError`. */
   async appendOnce(key: string, given: Messages, options?: AppendOptions): Promise<Appended> {
     return await this.append(given, { ...options, key });
   }
 
   /**
    * Appends several times in one transaction: all of it or, with an error, nothing. Under a known key the first
-   * messages count, and others are passed over.
+   * messages count, and others are skipped.
    */
   async appendBatch(
     parts: Iterable<{ key?: string | null | undefined; messages: Messages }>,
@@ -295,56 +295,56 @@ export class Session {
     return await this.#calls.run((cancel) => this.#native.appendBatch(format, given, cancel), signal);
   }
 
-  /** Returns where the messages are that were appended with a key; `null` if none were. */
+  /** Returns the result of the append under a key; `null` if there is none. */
   async appended(key: string): Promise<Appended | null> {
     return (await this.#calls.run(() => this.#native.appended(key))) ?? null;
   }
 
-  /** Lists the keys of appends in the order of their bytes: those that begin with `prefix`. */
+  /** Lists the keys that begin with `prefix` in the order of their bytes. */
   async appendKeys(prefix = "", options?: KeyOptions): Promise<KeyedAppend[]> {
     const given = checked(options, ["after", "before", "descending", "limit"], "appendKeys");
     const { descending = false, ...rest } = given;
     return await this.#calls.run(() => this.#native.appendKeys({ prefix, descending, ...set(rest) }));
   }
 
-  /** Returns stored messages in order, also those that a compaction hides, and extensions. */
+  /** Returns stored messages in order, including those that a compaction hides, and extensions. */
   async entries(options?: EntryOptions): Promise<Entry[]> {
     const query = entryQuery(options);
     return decode(await this.#calls.run(() => this.#native.entries(query)));
   }
 
-  /** Counts what `entries` would return. */
+  /** Returns the number of entries that `entries` would return. */
   async countEntries(options?: Omit<EntryOptions, "last" | "limit">): Promise<number> {
     const query = entryQuery(options);
     return await this.#calls.run(() => this.#native.countEntries(query));
   }
 
-  /** Whether the session is there: something was appended to it, or its title set. */
+  /** Returns true if the session exists: a message was appended to it, or its title set. */
   async exists(): Promise<boolean> {
     return await this.#calls.run(() => this.#native.exists());
   }
 
   /**
-   * Hides the session, which frameworks call delete, and returns the id that it is kept under.
+   * Hides the session, which frameworks call delete, and returns its new id.
    *
-   * It is in no list and no search any more, and its id may be used again. `unhide` brings it back.
+   * A hidden session is in no list and no search, and its former id is free. `unhide` restores it.
    */
   async hide(): Promise<string> {
     return await this.#calls.run(() => this.#native.hide());
   }
 
-  /** Brings a hidden session back under an id that is free, and returns its handle. */
+  /** Restores a hidden session under a free id, and returns its handle. */
   async unhide(id: string): Promise<Session> {
     return this.#made(await this.#calls.run(() => this.#native.unhide(id)));
   }
 
-  /** Removes the session and all that it holds, for good. What is left is a receipt. */
+  /** Removes the session and all its content for good. Only a receipt remains. */
   async erase(options?: { reason?: string | undefined }): Promise<EraseReport> {
     const { reason } = checked(options, ["reason"], "erase");
     return decode(await this.#calls.run(() => this.#native.erase(reason)));
   }
 
-  /** Replaces the secrets in the session by markers. What is imported into it later is redacted first. */
+  /** Replaces the secrets in the session by markers. Later imports into it are redacted too. */
   async redact(options?: RedactOptions): Promise<RedactReport> {
     const known = ["reason", "withFiles", "dryRun", "allow", "only", "minConfidence"] as const;
     const { reason, withFiles = false, dryRun = false, ...rest } = checked(options, known, "redact");
@@ -353,7 +353,7 @@ export class Session {
     return decode(await this.#calls.run(() => this.#native.redact(request)));
   }
 
-  /** Builds what the next model call sees, without changing anything. */
+  /** Builds the context of the next model call, without changing anything. */
   async context<F extends Form = "loopstore">(options?: ContextOptions<F>): Promise<ContextOf<F>> {
     const { signal, format = "loopstore", maxTokens, maxBytes, check = false } = checked(options, CONTEXT, "context");
     const work = (cancel?: Parameters<NativeSession["context"]>[5]) =>
@@ -361,7 +361,7 @@ export class Session {
     return decode(await this.#calls.run(work, signal));
   }
 
-  /** Builds what `context` does, as the bytes of its JSON: for what is passed on and not looked at. */
+  /** Builds the same as `context`, as the bytes of its JSON: for programs that pass it on unread. */
   async contextBytes(options?: ContextOptions): Promise<Buffer> {
     const { signal, format = "loopstore", maxTokens, maxBytes, check = false } = checked(options, CONTEXT, "context");
     return await this.#calls.run(
@@ -370,13 +370,13 @@ export class Session {
     );
   }
 
-  /** Builds what the next model call would have seen just after a turn, a compaction, or at a time. */
+  /** Builds the context of the next model call just after a turn, a compaction, or at a time. */
   async asOf<F extends Form = "loopstore">(
-    moment: Moment,
+    asOf: AsOf,
     options?: { format?: F | undefined } & Abortable,
   ): Promise<ContextOf<F>> {
     const { format = "loopstore", signal } = checked(options, ["format", "signal"], "asOf");
-    const at = momentOf(moment);
+    const at = pointOf(asOf);
     return decode(
       await this.#calls.run(
         (cancel) => this.#native.context(format, undefined, undefined, at, false, cancel),
@@ -385,7 +385,10 @@ export class Session {
     );
   }
 
-  /** Returns the context of the next model call, compacted if the policy says so. It fits, or is an error. */
+  /**
+   * Returns the context of the next model call, compacted if the policy requires it. A context that does not fit is an
+   * error.
+   */
   async prepare<F extends Form = "loopstore">(options?: PrepareOptions<F>): Promise<Prepared<F>> {
     const known = ["format", "forLength", "signal"] as const;
     const { format = "loopstore", forLength = false, signal } = checked(options, known, "prepare");
@@ -393,7 +396,7 @@ export class Session {
     return prepared(await unlessAborted(work, signal));
   }
 
-  /** Compacts as the policy says: one run, which writes blocks over the loops. No original changes. */
+  /** Compacts by the policy: one run, which writes blocks over the loops. No original changes. */
   async compact(options?: CompactOptions): Promise<CompactReport> {
     const known = ["force", "dryRun", "policy", "signal"] as const;
     const { force = false, dryRun = false, policy, signal } = checked(options, known, "compact");
@@ -404,52 +407,54 @@ export class Session {
     return report;
   }
 
-  /** Takes the last compaction of the line out of force, or the one named. */
+  /** Undoes the last compaction of the line, or the named one. */
   async undo(run?: string, options?: { reason?: string | undefined }): Promise<FlipReport> {
     const { reason } = checked(options, ["reason"], "undo");
     return decode(await this.#calls.run(() => this.#native.undo(run, reason)));
   }
 
-  /** Puts the compaction back that was undone last, or the one named. */
+  /** Redoes the compaction that was undone last, or the named one. */
   async redo(run?: string, options?: { reason?: string | undefined }): Promise<FlipReport> {
     const { reason } = checked(options, ["reason"], "redo");
     return decode(await this.#calls.run(() => this.#native.redo(run, reason)));
   }
 
   /**
-   * Begins a branch after a complete turn, or within it after a message, and returns its handle. It is one row;
+   * Begins a branch after a complete turn, or within it after a message, and returns its handle. A branch is one row;
    * nothing is copied. Turns count from 0.
    */
   async fork(loopId: string, turn: number, seq?: number): Promise<Session> {
     return this.#made(await this.#calls.run(() => this.#native.fork(loopId, turn, seq)));
   }
 
-  /** Returns a handle that goes on from this loop: a branch that was begun before, say. */
+  /** Returns a handle that continues this loop, such as a branch that was begun before. */
   async atLoop(loopId: string): Promise<Session> {
     return this.#made(await this.#calls.run(() => this.#native.atLoop(loopId)));
   }
 
-  /** Begins a loop on purpose, and returns its id; appends begin loops by themselves. */
+  /** Begins a loop explicitly, and returns its id; appends begin loops by themselves. */
   async beginLoop(options?: LoopOptions): Promise<string> {
     const { id, fresh = false, agent, kind } = checked(options, ["id", "fresh", "agent", "kind"], "beginLoop");
     const json = kind === undefined ? undefined : encode(kind);
     return await this.#calls.run(() => this.#native.beginLoop(id, fresh, agent, json));
   }
 
-  /** Ends the loop that the handle stands on. A user message after that begins the next. */
+  /** Ends the current loop of the handle. The next user message begins a new loop. */
   async endLoop(status: "Completed" | "Rejected" | "Aborted" = "Completed"): Promise<void> {
     await this.#calls.run(() => this.#native.endLoop(status));
   }
 
   /**
-   * Returns the tool calls that wait for their results, in order. A call that can get no result any more is not
-   * among them: a prompt or a later answer follows it, or its loop has ended.
+   * Returns the tool calls that wait for their results, in order. Calls that can no longer get a result are left out: a
+   * prompt or a later answer follows them, or their loop has ended.
    */
   async openCalls(): Promise<OpenCall[]> {
     return decode<OpenCall[]>(await this.#calls.run(() => this.#native.openCalls()));
   }
 
-  /** Says that a tool call is about to run, so that a restart knows of it. Appending the result finishes the call. */
+  /**
+   * Records that a tool call is about to run, so that a restart knows of it. Appending the result finishes the call.
+   */
   async startCall(callId: string): Promise<CallState> {
     const { state, key, message } = await this.#calls.run(() => this.#native.startCall(callId));
     return {
@@ -459,22 +464,22 @@ export class Session {
     };
   }
 
-  /** Begins the session of a sub-agent that a tool call starts, or goes on with it. */
+  /** Begins the session of a sub-agent that a tool call starts, or continues it. */
   async child(callId: string, id: string): Promise<Session> {
     return this.#made(await this.#calls.run(() => this.#native.child(callId, id)));
   }
 
-  /** Keeps a message word for word through every compaction; without `seq` the words of the turn. */
+  /** Keeps a message verbatim through every compaction; without `seq`, all texts of the turn. */
   async pin(loopId: string, turn: number, seq?: number): Promise<PinReport> {
     return decode(await this.#calls.run(() => this.#native.pin(loopId, turn, seq)));
   }
 
-  /** Takes a pin back. */
+  /** Removes a pin. */
   async unpin(loopId: string, turn: number, seq?: number): Promise<PinReport> {
     return decode(await this.#calls.run(() => this.#native.unpin(loopId, turn, seq)));
   }
 
-  /** Returns what is pinned on the line. */
+  /** Returns the pins on the line. */
   async pins(): Promise<PinRow[]> {
     return decode(await this.#calls.run(() => this.#native.pins()));
   }
@@ -486,9 +491,9 @@ export class Session {
   }
 
   /**
-   * Answers a question from what was said in the session, in at most so many tokens.
+   * Answers a question from the messages of the session, in at most `maxTokens` tokens.
    *
-   * The least answer takes about 100 tokens. A session that is not there says nothing.
+   * The smallest answer takes about 100 tokens. A session that does not exist has an empty answer.
    */
   async recall(question: string, maxTokens: number, options?: Abortable): Promise<Recall> {
     const { signal } = checked(options, ["signal"], "recall");
@@ -538,12 +543,12 @@ export class Session {
     await this.#calls.run(() => this.#native.report(pathOf(path)));
   }
 
-  /** Gives the session a title, which lists show in place of its first prompt. */
+  /** Sets the title of the session, which lists show in place of its first prompt. */
   async setTitle(title: string): Promise<void> {
     await this.#calls.run(() => this.#native.setTitle(title));
   }
 
-  /** Notes the folder that the session's agent works in. */
+  /** Records the folder of the session's project. */
   async setProject(folder: Path): Promise<void> {
     await this.#calls.run(() => this.#native.setProject(pathOf(folder)));
   }
@@ -553,7 +558,7 @@ export class Session {
   }
 }
 
-/** Rejects with the signal's reason what failed because it was aborted. */
+/** Rejects with the signal's reason if `work` failed because it was aborted. */
 async function unlessAborted<T>(work: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   try {
     return await work();
@@ -581,14 +586,14 @@ function prepared<F extends Form>({ request, about }: NativePrepared): Prepared<
   return { request: asked, messages, loopId, wasCompacted, openCalls, ...rest };
 }
 
-/** Makes an answer of what the native part gives. */
+/** Converts an answer of the native part. */
 export function recalled({ answer, text }: NativeRecall): Recall {
   const found = decode<{ tokens: number; parts: RecallPart[]; left_out: Json | null }>(answer);
   return { text, tokens: found.tokens, parts: found.parts, leftOut: found.left_out };
 }
 
-function momentOf(moment: Moment): NativeAsOf {
-  const given = checked(moment as { [Name in keyof NativeAsOf]: NativeAsOf[Name] | Date }, ["loopId", "turn", "run", "time"], "asOf");
+function pointOf(asOf: AsOf): NativeAsOf {
+  const given = checked(asOf as { [Name in keyof NativeAsOf]: NativeAsOf[Name] | Date }, ["loopId", "turn", "run", "time"], "asOf");
   const { loopId, turn, run, time } = given;
   if (loopId === undefined && turn === undefined && run === undefined && time === undefined) {
     throw new InvalidInputError("asOf needs a loop and a turn, a run, or a time");
@@ -610,10 +615,10 @@ function entryQuery(options: EntryOptions | undefined): string {
   });
 }
 
-/** Returns what of the options is set. */
+/** Returns the options that are set. */
 function set<T extends object>(given: T): { [Name in keyof T]: Exclude<T[Name], undefined> } {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== null)) as never;
 }
 
-/** The type of loopstore's own context, which `context` gives without a format. */
+/** The type of loopstore's own context, which `context` returns without a format. */
 export type { Context };

@@ -1,4 +1,4 @@
-/** A store, and what is asked of all its sessions. */
+/** A store, and the calls on all its sessions. */
 
 import { fileURLToPath } from "node:url";
 
@@ -16,25 +16,25 @@ export type Path = string | URL;
 
 /** Options of every way to open a store. */
 export interface StoreOptions {
-  /** When and how the sessions are compacted that are given no policy of their own. */
+  /** The policy of sessions that are given no policy of their own. */
   policy?: Policy | undefined;
-  /** What counts tokens; by default that of the database, `heuristic` for a new one. */
+  /** The token counter; by default that of the database, `heuristic` for a new one. */
   counter?: string | undefined;
 }
 
 /** Options of `Store.open`. */
 export interface OpenOptions extends StoreOptions {
-  /** What a power loss may cost: nothing (`full`), or the last appends (`normal`). */
+  /** The cost of a power loss: nothing (`full`), or the last appends (`normal`). */
   durability?: "full" | "normal" | undefined;
-  /** Encrypts the database (a build with the feature `sqlcipher`). */
+  /** The key of an encrypted database (a build with the feature `sqlcipher`). */
   key?: string | Uint8Array | undefined;
-  /** Open it for reading only. */
+  /** True to open the database for reading only. */
   readOnly?: boolean | undefined;
 }
 
 /** Options of `Store.connect`. */
 export interface ConnectOptions extends StoreOptions {
-  /** Open it for reading only. */
+  /** True to open the database for reading only. */
   readOnly?: boolean | undefined;
 }
 
@@ -48,27 +48,27 @@ export interface StoreSearchOptions extends SearchOptions {
   project?: string | undefined;
 }
 
-/** Which sessions are listed. */
+/** The selection of sessions. */
 export interface SessionsOptions {
-  /** Only those of this importer. */
+  /** Only sessions of this importer. */
   source?: string | undefined;
-  /** Only those whose project has this text in it. */
+  /** Only sessions whose project contains this text. */
   project?: string | undefined;
-  /** Only those that have this text in title, prompt or id. */
+  /** Only sessions with this text in title, prompt or id. */
   text?: string | undefined;
-  /** Only those that were active then or later, as ISO-8601 text. */
+  /** Only sessions that were active at this time or later, as ISO-8601 text. */
   since?: string | undefined;
-  /** Only those that stand behind this session in the list: with `limit`, the next page. */
+  /** Only sessions after this one in the list: with `limit`, the next page. */
   after?: string | undefined;
-  /** Only so many. */
+  /** The maximum number of sessions. */
   limit?: number | undefined;
 }
 
 /** Options of `Store.sql`. */
 export interface SqlOptions extends Abortable {
-  /** At most so many rows; more is an error. */
+  /** The maximum number of rows; more is an error. */
   maxRows?: number | undefined;
-  /** Seconds that the query may take; 60 if not given. */
+  /** The time limit in seconds; 60 by default. */
   timeout?: number | undefined;
 }
 
@@ -78,19 +78,19 @@ export interface ImportOptions extends Abortable, RedactionPolicy {
   format?: string | undefined;
   /** Only this session of the files. */
   session?: string | undefined;
-  /** Replace secrets by markers before anything is stored. */
+  /** True to replace secrets by markers before anything is stored. */
   redact?: boolean | undefined;
-  /** Keep the files themselves too, compressed; so it is if not given. */
+  /** True to keep the files themselves too, compressed; the default. */
   keepSource?: boolean | undefined;
 }
 
-/** Which of the secrets found are replaced. */
+/** The policy that selects the secrets to replace. */
 export interface RedactionPolicy {
-  /** Values that are no secrets, or the ids of findings that are none. */
+  /** Values that are no secrets, or the ids of false findings. */
   allow?: string[] | undefined;
   /** The rules that apply, such as `github-pat`; all if there is none. */
   only?: string[] | undefined;
-  /** The lowest confidence with which a secret is replaced; `medium` if not given. */
+  /** The lowest confidence with which a secret is replaced; `medium` by default. */
   minConfidence?: "low" | "medium" | "high" | undefined;
 }
 
@@ -98,11 +98,11 @@ export interface RedactionPolicy {
 export interface ImportBytesOptions {
   /** The format. */
   format: string;
-  /** The name of the transcript, which of some formats is the id. */
+  /** The name of the transcript; in some formats it is the id. */
   name?: string | undefined;
 }
 
-/** Returns which of the secrets found are replaced, as the native part reads it. */
+/** Returns the redaction policy for the native part. */
 export function redactionOf({ allow, only, minConfidence }: RedactionPolicy): Json {
   return { allow: allow ?? [], only: only ?? [], min_confidence: minConfidence };
 }
@@ -123,14 +123,14 @@ const ONE_COPY =
 /**
  * A database of sessions.
  *
- * Calls are promises and run on worker threads. A store belongs to its process, and to the thread that opened it:
- * a worker opens its own. It is closed by `await using`, by `close`, or when nobody uses it any more.
+ * Calls are promises and run on worker threads. A store belongs to its process, and to the thread that opened it: a
+ * worker opens its own. It is closed by `await using`, by `close`, and when it is no longer used.
  */
 export class Store implements AsyncDisposable, Disposable {
   readonly #native: NativeStore;
   readonly #calls = new Calls();
 
-  /** Takes a native store: use `Store.open`, `Store.inMemory` or `Store.connect`. */
+  /** Wraps a native store: use `Store.open`, `Store.inMemory` or `Store.connect`. */
   constructor(nativeStore: NativeStore) {
     if (!(nativeStore instanceof NativeStore)) {
       throw new InvalidInputError("use Store.open(path), Store.inMemory() or Store.connect(url)");
@@ -139,11 +139,12 @@ export class Store implements AsyncDisposable, Disposable {
   }
 
   /**
-   * Opens a SQLite database, which is created if it is not there.
+   * Opens a SQLite database, which is created if it does not exist.
    *
    * On Linux, another copy of SQLite in this process (better-sqlite3, for example) may have the same file open. On
-   * other systems it must not while the store is open (a warning of the process says so): the locks of a file
-   * belong to the process there, and whoever closes it first takes them away. Other processes may on every system.
+   * other systems it must not while the store is open (a warning of the process states it): the locks of a file belong
+   * to the process there, and the first close of the file removes them. Other processes may use the file on every
+   * system.
    */
   static async open(path: Path, options?: OpenOptions): Promise<Store> {
     if (!allowsOtherCopies()) process.emitWarning(ONE_COPY);
@@ -151,7 +152,7 @@ export class Store implements AsyncDisposable, Disposable {
     return Store.#opened(() => NativeStore.open(pathOf(path), native(policy), set(given)));
   }
 
-  /** Opens a database in memory, which goes with the store. */
+  /** Opens a database in memory, which is lost when the store is closed. */
   static async inMemory(options?: StoreOptions): Promise<Store> {
     const { policy, ...given } = checked(options, STORE, "Store.inMemory");
     return Store.#opened(() => NativeStore.inMemory(native(policy), set(given)));
@@ -172,28 +173,28 @@ export class Store implements AsyncDisposable, Disposable {
     return [store.#native, store.#calls];
   }
 
-  /** Where the database is, without user and password. */
+  /** The location of the database, without user and password. */
   get place(): string {
     return guarded(() => this.#native.place());
   }
 
-  /** Whether the store was closed. */
+  /** True if the store was closed. */
   get closed(): boolean {
     return guarded(() => this.#native.isClosed());
   }
 
-  /** What `console.log` prints of it. */
+  /** Returns the text that `console.log` prints. */
   [Symbol.for("nodejs.util.inspect.custom")](): string {
     return `Store { ${this.closed ? "closed" : JSON.stringify(this.place)} }`;
   }
 
-  /** Closes the store and its sessions, once the calls that are under way have ended. Closing it again does nothing. */
+  /** Closes the store and its sessions, after the running calls have ended. Closing it again does nothing. */
   async close(): Promise<void> {
     await this.#calls.end();
     guarded(() => this.#native.close());
   }
 
-  /** Closes the store as `close` does, and waits for nothing: the calls that are under way go on by themselves. */
+  /** Closes the store as `close` does, without waiting: running calls continue. */
   [Symbol.dispose](): void {
     this.#calls.close();
     guarded(() => this.#native.close());
@@ -205,9 +206,9 @@ export class Store implements AsyncDisposable, Disposable {
   }
 
   /**
-   * Returns a session's handle. A session that is not there begins with its first append.
+   * Returns a session's handle. A session that does not exist begins with its first append.
    *
-   * `options.policy` says when and how this handle compacts, in place of the store's policy.
+   * `options.policy` is the policy of this handle, in place of the store's policy.
    */
   session(id: string, options?: { policy?: Policy | undefined }): Session {
     const { policy } = checked(options, ["policy"], "session");
@@ -216,9 +217,9 @@ export class Store implements AsyncDisposable, Disposable {
   }
 
   /**
-   * Finds messages by their words, also those that a compaction hides.
+   * Finds messages by their words, including messages that a compaction hides.
    *
-   * The text is a question in plain words; `"phrase"`, `-word`, `+word` and `word*` for those who mean them.
+   * The text is a question in plain words, optionally with `"phrase"`, `-word`, `+word` and `word*`.
    */
   async search(text: string, options?: StoreSearchOptions & Abortable): Promise<SearchResults> {
     const [query, signal] = searched(options, ["session", "source", "project"]);
@@ -231,7 +232,7 @@ export class Store implements AsyncDisposable, Disposable {
     return decode(await this.#calls.run((cancel) => this.#native.search(text, query, true, cancel), signal));
   }
 
-  /** Answers a question from what was said, in at most so many tokens. */
+  /** Answers a question from all messages, in at most `maxTokens` tokens. */
   async recall(
     question: string,
     maxTokens: number,
@@ -254,13 +255,13 @@ export class Store implements AsyncDisposable, Disposable {
     return decode(await this.#calls.run(() => this.#native.history(session)));
   }
 
-  /** Runs one query that can only read, and returns its rows. */
+  /** Runs one read-only query, and returns its rows. */
   async sql<Row = Json>(query: string, options?: SqlOptions): Promise<Row[]> {
     const { maxRows, timeout = 60, signal } = checked(options, ["maxRows", "timeout", "signal"], "sql");
     return decode(await this.#calls.run((cancel) => this.#native.sql(query, maxRows, timeout, cancel), signal));
   }
 
-  /** Imports transcripts of other tools, files and folders; run again, it adds only what is new. */
+  /** Imports transcripts of other tools, files and folders; a second import adds only new content. */
   async import(paths: Path | Path[], options?: ImportOptions): Promise<ImportReport> {
     const known = ["format", "session", "redact", "allow", "only", "minConfidence", "keepSource", "signal"] as const;
     const given = checked(options, known, "import");
@@ -270,13 +271,13 @@ export class Store implements AsyncDisposable, Disposable {
     return decode(await this.#calls.run((cancel) => this.#native.importPaths(imported, cancel), signal));
   }
 
-  /** Imports a transcript that is no file. */
+  /** Imports a transcript from memory. */
   async importBytes(transcript: string | Uint8Array, options: ImportBytesOptions): Promise<ImportReport> {
     const { format, name = "transcript" } = checked(options, ["format", "name"], "importBytes");
     return decode(await this.#calls.run(() => this.#native.importBytes(name, transcript, format)));
   }
 
-  /** Returns figures of the database. */
+  /** Returns statistics of the database. */
   async stats(): Promise<Record<string, number>> {
     return decode(await this.#calls.run(() => this.#native.stats()));
   }
@@ -287,7 +288,7 @@ export class Store implements AsyncDisposable, Disposable {
   }
 }
 
-/** Returns what of the options is set. */
+/** Returns the options that are set. */
 function set<T extends object>(given: T): { [Name in keyof T]: Exclude<T[Name], undefined> } & NativeOpenOptions {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== null)) as never;
 }

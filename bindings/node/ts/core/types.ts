@@ -1,4 +1,4 @@
-/** What calls return: rows as the command line prints them too. */
+/** The results of calls: rows in the form in which the command line prints them too. */
 
 import type { Form, Json } from "./json.js";
 
@@ -12,7 +12,7 @@ export interface ContextPart extends Json {
   tokens: number;
 }
 
-/** What the next model call sees, in loopstore's own form. */
+/** The context of the next model call, in loopstore's own form. */
 export interface Context {
   session_id: string;
   loop_id: string;
@@ -23,18 +23,18 @@ export interface Context {
   faults: Json[];
 }
 
-/** What goes into a request of chat completions. */
+/** The content of a request of chat completions. */
 export interface OpenAiRequest {
   messages: any[];
 }
 
-/** What goes into a request of Responses. */
+/** The content of a request of Responses. */
 export interface ResponsesRequest {
   instructions?: string;
   input: any[];
 }
 
-/** What goes into a request of Anthropic's messages. */
+/** The content of a request of Anthropic's messages. */
 export interface AnthropicRequest {
   system?: any;
   messages: any[];
@@ -56,7 +56,7 @@ export type MessageOf<F extends Form> = F extends "loopstore" ? Json : any;
 /** Tokens that a model reported, by kind. */
 export type Usage = Json;
 
-/** What became of the messages below a block, in numbers. */
+/** The dispositions of the messages below a block, in numbers. */
 export interface Coverage {
   kept: number;
   truncated: number;
@@ -77,10 +77,10 @@ export interface BlockReport {
   coverage: Coverage;
 }
 
-/** What an attempt to compact came to. */
+/** The outcome of an attempt to compact. */
 export type Outcome = "committed" | "no_gain" | "not_needed" | "failed" | (string & {});
 
-/** What a compaction did. */
+/** The report of a compaction. */
 export interface CompactReport {
   run_id: string | null;
   outcome: Outcome;
@@ -101,7 +101,7 @@ export interface CompactReport {
   reached: Json | null;
 }
 
-/** What an undo or a redo did. */
+/** The report of an undo or a redo. */
 export interface FlipReport {
   run_id: string;
   outcome: "undone" | "redone" | (string & {});
@@ -170,7 +170,7 @@ export interface SearchHit {
   also: Json[];
 }
 
-/** What a search found; `next` is the `offset` of the answer after this one. */
+/** The results of a search; `next` is the `offset` of the next page. */
 export interface SearchResults {
   hits: SearchHit[];
   indexed: number;
@@ -233,7 +233,7 @@ export interface SessionRow {
 /** A session with its loops, and the blocks on each. */
 export type SessionView = Omit<SessionRow, "loops"> & { loops: (Json & { blocks: Json[] })[] };
 
-/** What a pin did to a message. */
+/** A message that a pin applies to. */
 export interface PinnedMessage {
   loop_id: string;
   turn: number;
@@ -241,7 +241,7 @@ export interface PinnedMessage {
   changed: boolean;
 }
 
-/** What pinning or taking a pin back did. */
+/** The report of a pin or of its removal. */
 export interface PinReport {
   session_id: string;
   leaf_loop_id: string;
@@ -261,14 +261,14 @@ export interface PinRow {
   text: string;
 }
 
-/** Turns as they were recorded; `next` is the `start` of the answer after this one. */
+/** Turns as they were recorded; `next` is the `start` of the next page. */
 export interface Expanded {
   messages: Json[];
   tokens: number;
   next: string | null;
 }
 
-/** A stored message with its place. */
+/** A stored message with its position. */
 export interface Entry {
   loop_id: string;
   turn: number | null;
@@ -277,7 +277,7 @@ export interface Entry {
   message: Json;
 }
 
-/** What an import brought. */
+/** The report of an import. */
 export interface ImportReport {
   files: number;
   sessions: string[];
@@ -286,9 +286,9 @@ export interface ImportReport {
   messages: number;
   added_messages: number;
   revised: number;
-  /** Parts of conversations that were written anew, or continued in two places. */
+  /** Parts of conversations that were rewritten, or continued in two places. */
   branches?: { file: string; session: string; loop_id: string }[];
-  /** Conversations under an id that another one has. */
+  /** Conversations whose id another conversation has. */
   separated?: { file: string; id: string; session: string }[];
   unknown_files: number;
   unread: Json[];
@@ -299,14 +299,14 @@ export interface ImportReport {
   seconds: number;
 }
 
-/** What a check of the whole database found. */
+/** The report of a check of the whole database. */
 export interface VerifyReport {
   ok: boolean;
   checked: Record<string, number>;
   problems: Json[];
 }
 
-/** What `Session.redact` replaced, or would. */
+/** The report of `Session.redact`: what was replaced, or would be. */
 export interface RedactReport {
   session_id: string;
   dry_run: boolean;
@@ -314,9 +314,9 @@ export interface RedactReport {
   /** Secrets that were replaced, by type. */
   secrets: Record<string, number>;
   pieces: number;
-  /** Secrets that were found and not replaced, as their confidence is too low, by type. */
+  /** Secrets that were found and not replaced, since their confidence is too low, by type. */
   held_back: Record<string, number>;
-  /** With `dryRun`, each secret that was found, masked, and where it is. */
+  /** With `dryRun`, each secret that was found, masked, with its places. */
   findings: Json[];
   messages: number;
   places: Json[];
@@ -328,7 +328,7 @@ export interface RedactReport {
   leftover: string;
 }
 
-/** What an erasure removed. */
+/** The report of an erasure. */
 export interface EraseReport {
   session_id: string;
   dry_run: boolean;

@@ -1,4 +1,4 @@
-/** Items of the Agents SDK and of the Responses API: what says the same. */
+/** Conversion between items of the Agents SDK and of the Responses API. */
 
 import type { AgentInputItem } from "@openai/agents";
 
@@ -8,11 +8,11 @@ type Item = Record<string, unknown>;
 
 const BYTES = "$loopstoreBytes";
 
-/** Writes an item, its binary data as Base64. */
+/** Writes an item, with its binary data as Base64. */
 export function written(item: unknown): string {
   try {
     const text = JSON.stringify(item, function (this: Item, key: string, value: unknown) {
-      // A Buffer has been replaced by what it writes of itself.
+      // A Buffer has been replaced by its own JSON.
       const own = this[key];
       return own instanceof Uint8Array ? { [BYTES]: Buffer.from(own).toString("base64") } : value;
     });
@@ -23,14 +23,14 @@ export function written(item: unknown): string {
   throw new InvalidInputError(`an item cannot be written as JSON: ${typeof item}`);
 }
 
-/** Reads what `written` wrote: for `JSON.parse`. */
+/** Reads the output of `written`: for `JSON.parse`. */
 export function reviver(_: string, value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   const text = (value as Item)[BYTES];
   return typeof text === "string" ? new Uint8Array(Buffer.from(text, "base64")) : value;
 }
 
-/** Returns the item of the Responses API that says the same; `null` if there is none. */
+/** Returns the equivalent item of the Responses API; `null` if there is none. */
 export function shown(item: Item): Item | null {
   const { id, status } = item;
   const own = { ...(id === undefined ? {} : { id }), ...(status === undefined ? {} : { status }) };
@@ -92,7 +92,7 @@ function list(given: unknown): Item[] {
   return Array.isArray(given) ? given.filter((part) => typeof part === "object" && part !== null) : [];
 }
 
-/** Returns items of the Agents SDK, also of messages that were not made of such. */
+/** Returns items of the Agents SDK, also for messages that were not made of such items. */
 export function ofResponses(items: unknown[]): AgentInputItem[] {
   const names = new Map<unknown, unknown>();
   return items.map((given) => {

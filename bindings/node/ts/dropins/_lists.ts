@@ -1,9 +1,9 @@
 /**
- * What a saver remembers of the lists of messages that it stored and read.
+ * A cache of the message lists that a saver stored and read.
  *
- * A list grows at its end nearly always. So a list is compared with the one before it, and only what is new is
- * written, whatever the length. Messages are compared by their fields and not by identity alone: one that was changed
- * in place is another message.
+ * A list nearly always grows at its end. So a list is compared with the one before it, and only the new messages are
+ * written, whatever the length. Messages are compared by their fields and not only by identity: a message that was
+ * changed in place is another message.
  */
 
 import type { BaseMessage } from "@langchain/core/messages";
@@ -13,7 +13,7 @@ import type { Json } from "#core";
 /** A message of a session: its loop and its sequence there. */
 export type Place = [loopId: string, seq: number];
 
-/** A part of a list: one message, or what stands from one to another. */
+/** A part of a list: one message, or the messages from one to another. */
 export type Segment = [Place] | [Place, Place];
 
 const OWN = new Set(["lc_kwargs", "lc_namespace", "lc_serializable"]);
@@ -38,7 +38,7 @@ export class Known {
     }
   }
 
-  /** Whether a message says the same. It is asked of each message of a list at each checkpoint. */
+  /** Returns true if a message has the same content. It is called for each message of a list at each checkpoint. */
   isSame(message: BaseMessage): boolean {
     if (this.#kind !== message.constructor) return false;
     const fields = message as unknown as Json;
@@ -51,7 +51,7 @@ export class Known {
     return count === names.length;
   }
 
-  /** Whether the message stands right behind another one on a line. */
+  /** Returns true if the message is directly after another one on a line. */
   follows(other: Known | null): boolean {
     return other !== null && this.before !== null && equal(this.before.place, other.place);
   }
@@ -78,7 +78,7 @@ function equal(one: unknown, other: unknown): boolean {
   );
 }
 
-/** Whether a value is kept as it is, without a copy, and may have been changed since. */
+/** Returns true if a value is kept without a copy, and may have been changed since. */
 function isMutable(value: object): boolean {
   return !Array.isArray(value) && Object.getPrototypeOf(value) !== Object.prototype;
 }
@@ -89,7 +89,7 @@ export interface Remembered {
   known: Known[];
 }
 
-/** What is remembered of a thread. */
+/** The known lists and messages of a thread. */
 export class Thread {
   readonly lists = new Map<string, Remembered>();
   readonly byId = new Map<string, Known>();
@@ -100,14 +100,14 @@ export class Thread {
   note(key: string, remembered: Remembered): void {
     const last = this.lists.get(key)?.known ?? [];
     this.lists.set(key, remembered);
-    // A list that goes on from the last one has only its end to be noted.
+    // Of a list that continues the last one, only the end is new.
     const goesOn = last.length > 0 && remembered.known[last.length - 1] === last.at(-1);
     for (const known of goesOn ? remembered.known.slice(last.length) : remembered.known) {
       if (typeof known.message.id === "string") this.byId.set(known.message.id, known);
     }
   }
 
-  /** Returns where a message is stored; `null` if it is not. */
+  /** Returns the position at which a message is stored; `null` if it is not stored. */
   find(message: BaseMessage): Known | null {
     const known = typeof message.id === "string" ? this.byId.get(message.id) : undefined;
     return known?.isSame(message) ? known : null;
@@ -118,7 +118,7 @@ export class Thread {
 export class Memory {
   readonly #threads = new Map<string, Thread>();
 
-  /** Returns what is remembered of a thread. */
+  /** Returns the known lists of a thread. */
   get(name: string): Thread | undefined {
     const thread = this.#threads.get(name);
     if (thread !== undefined) {
@@ -136,7 +136,7 @@ export class Memory {
       this.#threads.set(name, thread);
     }
     for (const [key, remembered] of lists) thread.note(key, remembered);
-    // Namespaces of subgraphs come and go.
+    // Namespaces of subgraphs are temporary.
     if (thread.lists.size > 64 || thread.byId.size > 200_000) this.#threads.delete(name);
     for (const oldest of this.#threads.keys()) {
       if (this.#threads.size <= 128) break;
@@ -150,20 +150,20 @@ export class Memory {
   }
 }
 
-/** A part of a list on its way to the store: what of it is stored, and the new messages behind that. */
+/** A part of a list that is being stored: its stored messages, and the new messages after them. */
 export interface Part {
   kept?: Segment[];
   new?: Json[];
 }
 
-/** A list on its way to the store. */
+/** A list that is being stored. */
 export interface Pending {
   parts: Part[];
   found: { message: BaseMessage; known: Known | null }[];
   base: Remembered | null;
 }
 
-/** Finds what of a list is stored, and writes what is not. */
+/** Finds the stored messages of a list, and writes the others. */
 export async function pending(
   thread: Thread | undefined,
   key: string,
@@ -199,7 +199,7 @@ export async function pending(
   return { parts, found, base };
 }
 
-/** Whether a list goes on from what is known. */
+/** Returns true if a list continues the known one. */
 function begins(known: Known[], messages: BaseMessage[]): boolean {
   if (messages.length < known.length) return false;
   for (let at = 0; at < known.length; at++) {
@@ -208,13 +208,13 @@ function begins(known: Known[], messages: BaseMessage[]): boolean {
   return true;
 }
 
-/** Where the messages of a list went: the whole list, and place and segment of each new message. */
+/** The positions of the messages of a list: the whole list, and position and segment of each new message. */
 export interface StoredList {
   segments: Segment[];
   new: [loopId: string, seq: number, segment: number][];
 }
 
-/** Returns a list, now that the store has said where its new messages are. */
+/** Returns a list, after the store returned the positions of its new messages. */
 export function stored({ found, base }: Pending, { segments, new: places }: StoredList): Remembered {
   if (base !== null && found.length === 0) return base;
   const known = base === null ? [] : [...base.known];

@@ -1,16 +1,16 @@
 /**
- * LangChain's messages as loopstore's, and back without loss.
+ * Conversion of LangChain's messages to loopstore's, and back without loss.
  *
- * A message is stored so that it is searched, counted and shown as any other: its text, calls and results stand where
- * loopstore looks for them. What else it says stands in its field `langgraph`. One that JSON cannot hold is kept
- * beside that in LangGraph's own encoding.
+ * A message is stored so that it is searched, counted and shown as any other: its text, calls and results are in the
+ * fields of loopstore's messages. Its other fields are in the field `langgraph`. A message that JSON cannot
+ * represent is also stored in LangGraph's own encoding.
  */
 
 import type { BaseMessage } from "@langchain/core/messages";
 
 import { DamagedError, type Json } from "#core";
 
-/** The field of a message, or the type of a block, that holds what only LangChain knows. */
+/** The field of a message, or the type of a block, with data that only LangChain uses. */
 const MARK = "langgraph";
 
 const MODULE = ["langchain_core", "messages"];
@@ -53,7 +53,7 @@ const STOP_REASONS: Record<string, string> = {
   function_call: "toolUse",
 };
 
-/** What LangChain writes of a message. */
+/** The form in which LangChain writes a message. */
 interface Serialized {
   lc: number;
   type: string;
@@ -68,10 +68,10 @@ interface Kept {
   raw?: [kind: string, data: string];
 }
 
-/** Writes any value, as a text with its kind. */
+/** Writes any value as a text with its kind. */
 export type Encode = (value: unknown) => Promise<[kind: string, data: string]>;
 
-/** Whether JSON gives a value back exactly as it is; `undefined` in an object is not there either way. */
+/** Returns true if JSON represents a value exactly; `undefined` in an object is lost either way. */
 export function isPlain(value: unknown, depth = 0): boolean {
   switch (typeof value) {
     case "string":
@@ -115,7 +115,7 @@ export async function write(message: BaseMessage, encode: Encode): Promise<Json>
   return form;
 }
 
-/** Returns an object without what is undefined. */
+/** Returns an object without its undefined fields. */
 function defined(value: Json): Json {
   return Object.fromEntries(
     Object.entries(value ?? {})
@@ -166,7 +166,7 @@ function assistant(message: BaseMessage, content: Json[], fields: Json): Json {
   return form;
 }
 
-/** Whether a call is as calls are, so that what is shown of it says all. */
+/** Returns true if a call has the usual form, so that its block is complete. */
 function isCall(call: unknown): boolean {
   const { id, name, args, type, ...rest } = (call ?? {}) as Json;
   const isNamed = typeof id === "string" && typeof name === "string" && type === "tool_call";
@@ -189,7 +189,7 @@ function blocks(content: unknown, kept: Kept): Json[] {
   });
 }
 
-/** Returns what LangChain reads a message from, or the encoding that it was kept in. */
+/** Returns the form from which LangChain reads a message, or the encoding in which the message was stored. */
 export function read(stored: Json): Serialized | { raw: [kind: string, data: string] } {
   try {
     const form = stored["kind"] === "langgraph.message" ? (stored["data"] as Json) : stored;

@@ -14,9 +14,9 @@
  * });
  * ```
  *
- * A message is stored once, as it came, and comes back so. It is also understood: its texts, reasoning, tool calls
- * and results are searched, counted, compacted and shown as any other's. A message that came again with another
- * content, or a list that lost its end, makes a branch: the record keeps what was.
+ * A message is stored once and returned unchanged. Its content is imported too: its texts, reasoning, tool calls and
+ * results are searched, counted, compacted and shown as those of any other message. A message that was saved again
+ * with other content, or a list that is shorter than before, makes a branch: the record keeps the earlier messages.
  */
 
 import type { UIMessage } from "ai";
@@ -27,11 +27,11 @@ const KIND = "uiMessage";
 
 /** Options of the chats. */
 export interface LoopstoreChatsOptions {
-  /** What `delete` does: hide the chat and keep the record, or erase it. */
+  /** The effect of `delete`: hide the chat and keep the record, or erase it. */
   onDelete?: "hide" | "erase" | undefined;
 }
 
-/** A message of the line, and where it is. */
+/** A message of the line, with its position. */
 interface Stored {
   message: UIMessage;
   text: string;
@@ -62,7 +62,7 @@ export class LoopstoreChats<Message extends UIMessage = UIMessage> {
     return (await stored(this.store.session(chatId))).map(({ message }) => message as Message);
   }
 
-  /** Adds messages at the end of a chat, and returns all of its messages. */
+  /** Appends messages to a chat, and returns all of its messages. */
   async add(chatId: string, messages: Message | Message[]): Promise<Message[]> {
     const session = this.store.session(chatId);
     await session.append([messages].flat().flatMap(forms));
@@ -70,8 +70,8 @@ export class LoopstoreChats<Message extends UIMessage = UIMessage> {
   }
 
   /**
-   * Makes a chat what a list of messages says: what is new is appended. Where the list leaves what is stored, a
-   * message was changed or taken away, a branch begins, and the record stays.
+   * Makes the content of a chat equal to a list of messages: new messages are appended. If the list differs from the
+   * stored messages, since a message was changed or removed, a branch begins, and the record stays.
    */
   async save(chatId: string, messages: Message[]): Promise<void> {
     if (!Array.isArray(messages)) throw new InvalidInputError(`messages are an array, not ${typeof messages}`);
@@ -89,7 +89,7 @@ export class LoopstoreChats<Message extends UIMessage = UIMessage> {
     if (added.length > 0) await session.append(added);
   }
 
-  /** Returns the chat as loopstore has it: for `context`, `compact`, `search`, `report`. */
+  /** Returns the chat as loopstore's handle: for `context`, `compact`, `search`, `report`. */
   session(chatId: string): Session {
     return this.store.session(chatId);
   }
@@ -120,7 +120,7 @@ function textOf(message: unknown): string {
   }
 }
 
-/** Returns what a message is in loopstore: itself as it came, and what it says. */
+/** Returns the stored form of a message: the message itself, and its content. */
 function forms(message: UIMessage): Json[] {
   const data: unknown = JSON.parse(textOf(message));
   const itself = { role: "extension", kind: KIND, data };
@@ -140,7 +140,7 @@ function userPart(part: UIMessage["parts"][number]): Json[] {
   return [{ type: "text", text: `[file ${part.filename ?? part.mediaType}]` }];
 }
 
-/** Returns the calls of the model that a message is made of: each with the results of its tools. */
+/** Returns the model calls of a message, each with the results of its tools. */
 function assistantForms(message: UIMessage): Json[] {
   const out: Json[] = [];
   let content: Json[] = [];

@@ -9,9 +9,9 @@
  * for await (const message of query({ prompt: "Will it rain?", options: { sessionStore } })) ...
  * ```
  *
- * The entries that the SDK mirrors are kept as they came, each `uuid` once, and come back so. They are also
- * understood: the session stands in the store under its own id, with its prompts, turns, tool calls, compactions and
- * sub-agents, as an import of the transcript would make it. So it can be searched, shown, compacted and exported.
+ * The entries that the SDK mirrors are stored and returned unchanged, each `uuid` once. They are also imported: the
+ * store has the session under its own id, with its prompts, turns, tool calls, compactions and sub-agents, as an
+ * import of the transcript makes it. So it can be searched, shown, compacted and exported.
  */
 
 import { createHash } from "node:crypto";
@@ -26,15 +26,15 @@ const ENTRY = "claudeEntry";
 const IMPORTED = "claudeImported";
 const SUMMARY = "claudeSummary";
 
-/** A transcript of fewer bytes is understood anew with each batch, a longer one when it grew by a sixteenth. */
+/** A transcript of fewer bytes is imported again with each batch, a longer one after it grew by a sixteenth. */
 const SMALL = 2 << 20;
 const GROWTH = 16;
 
 /** Options of a session store. */
 export interface LoopstoreSessionStoreOptions {
-  /** What `delete` does: hide the session and keep the record, or erase it. */
+  /** The effect of `delete`: hide the session and keep the record, or erase it. */
   onDelete?: "hide" | "erase" | undefined;
-  /** Import what is mirrored, so that it can be searched, shown and compacted; so it is if not given. */
+  /** True to import the mirrored entries, so that they can be searched, shown and compacted; the default. */
   understand?: boolean | undefined;
 }
 
@@ -56,9 +56,9 @@ export class LoopstoreSessionStore implements SessionStore {
   readonly store: Store;
   readonly #erases: boolean;
   readonly #understands: boolean;
-  /** How large each transcript was when it was understood last, and is now. */
+  /** The size of each transcript at its last import, and now. */
   readonly #sizes = new Map<string, [understood: number, now: number]>();
-  /** What is under way for each transcript: its batches are kept in the order of the calls. */
+  /** The running calls of each transcript: its batches are stored in the order of the calls. */
   readonly #underWay = new Map<string, Promise<unknown>>();
 
   /** Takes an open store, which stays open. */
@@ -73,7 +73,7 @@ export class LoopstoreSessionStore implements SessionStore {
     this.#understands = understand;
   }
 
-  /** Runs `work` once what was asked before for the same transcript is done. */
+  /** Runs `work` after the earlier calls for the same transcript. */
   async #inOrder<T>(id: string, work: () => Promise<T>): Promise<T> {
     const before = this.#underWay.get(id) ?? Promise.resolve();
     const done = before.then(work, work);
@@ -85,10 +85,10 @@ export class LoopstoreSessionStore implements SessionStore {
     }
   }
 
-  /** Keeps a batch of entries, each `uuid` once. When the promise is fulfilled they are durable. */
+  /** Stores a batch of entries, each `uuid` once. They are durable when the promise is fulfilled. */
   async append(key: SessionKey, entries: SessionStoreEntry[]): Promise<void> {
     const id = idOf(key);
-    // What the caller does with the entries later does not count.
+    // Later changes of the entries by the caller do not count.
     const parts = entries.map((data) => ({
       key: keyOf(data),
       messages: encode({ role: "extension", kind: ENTRY, data }),
@@ -108,9 +108,9 @@ export class LoopstoreSessionStore implements SessionStore {
   }
 
   /**
-   * Imports all that was mirrored under a key, and returns the ids of its sessions.
+   * Imports all mirrored entries of a key, and returns the ids of its sessions.
    *
-   * `append` does so by itself: with each batch while the transcript is small, later when it has grown by a sixteenth.
+   * `append` calls it: with each batch while the transcript is small, later after it has grown by a sixteenth.
    */
   async understand(key: SessionKey): Promise<string[]> {
     const id = idOf(key);
@@ -124,7 +124,7 @@ export class LoopstoreSessionStore implements SessionStore {
     try {
       ({ sessions } = await this.store.importBytes(lines.join("\n"), { format: "claude-code", name: `${name}.jsonl` }));
     } catch (error) {
-      // There is no conversation in it yet.
+      // It contains no conversation yet.
       if (error instanceof InvalidInputError) return [];
       throw error;
     }
@@ -136,14 +136,14 @@ export class LoopstoreSessionStore implements SessionStore {
     return sessions;
   }
 
-  /** Returns all entries of a key as they came; `null` if there are none. */
+  /** Returns all entries of a key unchanged; `null` if there are none. */
   async load(key: SessionKey): Promise<SessionStoreEntry[] | null> {
     const id = idOf(key);
     const entries = await this.#inOrder(id, () => entriesOf(this.store.session(id)));
     return entries.length > 0 ? entries : null;
   }
 
-  /** Returns the sessions of a project with the time when each was last written. */
+  /** Returns the sessions of a project, each with the time of its last write. */
   async listSessions(projectKey: string): Promise<{ sessionId: string; mtime: number }[]> {
     return (await this.#sessions(projectKey)).map(({ rest, mtime }) => ({ sessionId: decodeURIComponent(rest), mtime }));
   }
@@ -152,7 +152,7 @@ export class LoopstoreSessionStore implements SessionStore {
     return (await this.#listed(`claude/${quoted(projectKey)}/`)).filter(({ rest }) => !rest.includes("/"));
   }
 
-  /** Returns what follows the prefix in the ids of sessions, and when each was last written. */
+  /** Returns the ends of the ids of sessions with this prefix, each with the time of its last write. */
   async #listed(prefix: string): Promise<Listed[]> {
     const rows = await this.store.sql<{ session_id: string; last_active_at: string | null; created_at: string | null }>(
       "SELECT session_id, last_active_at, created_at FROM v_sessions" +
@@ -165,7 +165,7 @@ export class LoopstoreSessionStore implements SessionStore {
     }));
   }
 
-  /** Returns the SDK's summary of each session of a project; only what is new is read for it. */
+  /** Returns the SDK's summary of each session of a project; only new entries are read for it. */
   async listSessionSummaries(projectKey: string): Promise<SessionSummaryEntry[]> {
     const { foldSessionSummary } = await import("@anthropic-ai/claude-agent-sdk");
     const index = this.store.session(`claude-index-js/${quoted(projectKey)}`);
@@ -227,7 +227,7 @@ export class LoopstoreSessionStore implements SessionStore {
     else await session.hide();
   }
 
-  /** Returns the subpaths that there are entries of under a session. */
+  /** Returns the subpaths with entries under a session. */
   async listSubkeys(key: { projectKey: string; sessionId: string }): Promise<string[]> {
     const { projectKey, sessionId } = key;
     const listed = await this.#listed(`${idOf({ projectKey, sessionId })}/`);
@@ -240,7 +240,7 @@ async function entriesOf(mirror: Session): Promise<SessionStoreEntry[]> {
   return found.map(({ message }) => message["data"] as SessionStoreEntry);
 }
 
-/** Returns the newest summary of a session that was kept, with its number. */
+/** Returns the newest stored summary of a session, with its number. */
 async function keptSummary(index: Session, name: string): Promise<[number: number, kept: Kept | null]> {
   const [newest] = await index.appendKeys(`${name}/`, { descending: true, limit: 1 });
   if (newest === undefined) return [0, null];
@@ -255,7 +255,7 @@ function quoted(part: string): string {
   return encodeURIComponent(part).replace(/[!'()*]/g, code);
 }
 
-/** Returns the id of the session that holds the entries of a key. */
+/** Returns the id of the session with the entries of a key. */
 function idOf({ projectKey, sessionId, subpath }: SessionKey): string {
   if (typeof projectKey !== "string" || typeof sessionId !== "string") {
     throw new InvalidInputError("a session's key has a projectKey and a sessionId, which are texts");
@@ -264,7 +264,7 @@ function idOf({ projectKey, sessionId, subpath }: SessionKey): string {
   return subpath ? `${id}/${subpath.split("/").map(quoted).join("/")}` : id;
 }
 
-/** Returns what an entry is known by, if it is known by anything. */
+/** Returns the identity of an entry, if it has one. */
 function keyOf({ uuid }: SessionStoreEntry): string | null {
   if (typeof uuid !== "string" || !uuid) return null;
   const key = `uuid/${uuid}`;

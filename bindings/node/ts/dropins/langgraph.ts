@@ -7,9 +7,9 @@
  * const agent = graph.compile({ checkpointer: new LoopstoreSaver(store) });
  * ```
  *
- * A thread is a session. Its state comes back exactly as it came. A message of a list is stored once, however many
- * checkpoints have it, and is searched, counted, shown and compacted as any other message of loopstore; a value that
- * did not change is not written again. A thread that LangGraph for Python wrote is refused with a
+ * A thread is a session. Its state is returned exactly as it was stored. A message of a list is stored once, however
+ * many checkpoints contain it, and is searched, counted, shown and compacted as any other message of loopstore; an
+ * unchanged value is not written again. A thread that LangGraph for Python wrote is rejected with a
  * `ForeignThreadError`: its values are in an encoding of Python's. Its messages and its search are shared.
  */
 
@@ -39,17 +39,17 @@ import { type Calls, DamagedError, InvalidInputError, type Json, NativeCheckpoin
 import { Known, Memory, type Pending, type Place, type Remembered, type Segment, type StoredList, pending, stored } from "./_lists.js";
 import { isPlain, read, write } from "./_messages.js";
 
-/** Bytes of an encoded value from which on it is tried to be compressed. */
+/** The size in bytes from which an encoded value is compressed. */
 const COMPRESS = 256;
 
-/** The field of metadata that JSON does not hold. */
+/** The field of metadata that JSON cannot represent. */
 const ENCODED = "langgraph.encoded";
 
 /** Options of a saver. */
 export interface LoopstoreSaverOptions {
-  /** What writes values; with one of your own, nothing is stored readable. */
+  /** The serializer of values; with a custom one, nothing is stored readable. */
   serde?: SerializerProtocol | undefined;
-  /** What `deleteThread` does: hide the thread and keep the record, or erase it. */
+  /** The effect of `deleteThread`: hide the thread and keep the record, or erase it. */
   onDelete?: "hide" | "erase" | undefined;
 }
 
@@ -75,7 +75,9 @@ interface StoredCheckpoint {
 
 type Answer = { missing: string[] } | { stale: string } | { session: number; lists: Record<string, StoredList> };
 
-/** Keeps LangGraph's checkpoints in a store. Several processes may work on one database, one thread included. */
+/**
+ * A saver that keeps LangGraph's checkpoints in a store. Several processes may work on one database, and on one thread.
+ */
 export class LoopstoreSaver extends BaseCheckpointSaver {
   /** The store. */
   readonly store: Store;
@@ -84,7 +86,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
   readonly #isOpen: boolean;
   readonly #erases: boolean;
   readonly #memory = new Memory();
-  /** What is under way for each thread: the later checkpoint is to find the messages of the earlier. */
+  /** The running calls of each thread: a later checkpoint must find the messages of an earlier one. */
   readonly #underWay = new Map<string, Promise<unknown>>();
 
   /** Takes an open store, which stays open. */
@@ -99,7 +101,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     const [native, calls] = Store.native(store);
     this.#native = new NativeCheckpoints(native);
     this.#calls = calls;
-    // A serializer of the caller's own may encrypt.
+    // A custom serializer may encrypt.
     this.#isOpen = serde === undefined;
     this.#erases = onDelete === "erase";
   }
@@ -122,7 +124,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     return [kind, Buffer.from(data).toString("base64")];
   }
 
-  /** Writes a value: as JSON where that gives it back as it is, else in LangGraph's encoding. */
+  /** Writes a value: as JSON if JSON represents it exactly, else in LangGraph's encoding. */
   async #write(value: unknown): Promise<unknown> {
     if (this.#isOpen && isPlain(value)) return { value };
     const [kind, data] = await this.serde.dumpsTyped(value);
@@ -194,7 +196,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
 
   // Reading.
 
-  /** Returns a checkpoint with what was written on it, the newest if the config names none. */
+  /** Returns a checkpoint with its writes; the newest one if the config names none. */
   async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     if (config.configurable?.["thread_id"] === undefined) return undefined;
     return await this.#get(threadOf(config), nsOf(config), getCheckpointId(config) || undefined);
@@ -235,7 +237,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     };
   }
 
-  /** Gives a checkpoint of an older version what its parent's tasks sent, as newer ones have it. */
+  /** Adds the messages of its parent's tasks to a checkpoint of an older version, as newer versions have them. */
   async #migrate(thread: string, ns: string, parent: string, checkpoint: Checkpoint): Promise<void> {
     const writes = (await this.#found(thread, ns, parent))?.writes ?? [];
     const sends: unknown[] = [];
@@ -263,7 +265,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     }
   }
 
-  /** Returns what channels got on the way to a checkpoint. */
+  /** Returns the writes of channels on the way to a checkpoint. */
   override async getDeltaChannelHistory(options: {
     config: RunnableConfig;
     channels: string[];
@@ -340,8 +342,8 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
       const answer: Answer = decode(await this.#calls.run(() => this.#native.put(thread, json)));
       if ("missing" in answer) {
         const { missing } = answer;
-        // LangGraph says that they did not change: since a checkpoint that is not the parent, or that has none and
-        // is forked; else since none at all, and then there is nothing that they could be read from.
+        // LangGraph states that they are unchanged: since a checkpoint that is not the parent, or that has no parent
+        // and is forked; otherwise since none at all, and then there is nothing to read them from.
         if (parent !== undefined || metadata?.source === "fork") changed = [...changed, ...missing];
         else present = present.filter((channel) => !missing.includes(channel));
       } else if ("stale" in answer) {
@@ -356,20 +358,20 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     }
   }
 
-  /** Returns what is known of a thread; its last state is read if nothing is. */
+  /** Returns the known state of a thread; its last state is read if none is known. */
   async #known(thread: string, ns: string, parent: string | undefined, lists: string[]): Promise<ReturnType<Memory["get"]>> {
     const known = this.#memory.get(thread);
     if (lists.length === 0) return known;
     if (parent !== undefined && lists.some((channel) => !known?.lists.has(keyOf(ns, channel)))) {
       await this.#get(thread, ns, parent);
     } else if (known === undefined && ns) {
-      // A subgraph begins with messages of the graph above.
+      // A subgraph begins with messages of its parent graph.
       await this.#get(thread, "", undefined);
     }
     return this.#memory.get(thread);
   }
 
-  /** Stores what a task wrote. It is durable when the promise is fulfilled. */
+  /** Stores the writes of a task. They are durable when the promise is fulfilled. */
   async putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string, taskPath = ""): Promise<void> {
     const thread = threadOf(config);
     const id = getCheckpointId(config);

@@ -9,9 +9,9 @@
  * await run(agent, "Will it rain?", { session });
  * ```
  *
- * What the SDK adds is stored once and never changed. `getItems` gives the context: each item as it was added, and
- * what a compaction put in place of others. `popItem` and `clearSession` begin a branch, and the record stays. The
- * same session can be searched, shown and exported with `loopstore`.
+ * The items that the SDK adds are stored once and never changed. `getItems` returns the context: each item as it was
+ * added, with summaries in place of compacted ones. `popItem` and `clearSession` begin a branch, and the record
+ * stays. The same session can be searched, shown and exported with `loopstore`.
  */
 
 import { createHash, randomUUID } from "node:crypto";
@@ -43,9 +43,9 @@ import { ofResponses, reviver, shown, written } from "./_items.js";
 export interface LoopstoreSessionOptions {
   /** An open store, which stays open. */
   store: Store;
-  /** When and how loopstore compacts; by default at 90 % of a window of 128,000 tokens. */
+  /** The policy of loopstore's compactions; by default at 90 % of a window of 128,000 tokens. */
   policy?: Policy | undefined;
-  /** What `clearSession` does: begin anew and keep the record, or erase it. */
+  /** The effect of `clearSession`: begin again and keep the record, or erase it. */
   onDelete?: "keep" | "erase" | undefined;
 }
 
@@ -74,16 +74,16 @@ export class LoopstoreSession
     }
     this.sessionId = sessionId;
     this.#store = store;
-    // What the provider compacted counts for it: the SDK asks no other where it compacts so.
+    // The provider's own compactions apply to it: the SDK calls no other provider in this mode.
     this.#policy = { provider: "openai", ...policy };
     this.#erases = onDelete === "erase";
-    // An id that is none is told here.
+    // An invalid id fails here.
     void this.session;
   }
 
-  /** The session as loopstore has it, for what the SDK has no name for: `search`, `undo`, `report`. */
+  /** The session as loopstore's handle, for functions that the SDK does not have: `search`, `undo`, `report`. */
   get session(): Session {
-    // A handle stays on its line; somebody else may have brought the session elsewhere.
+    // A handle stays on its line; another program may have moved the current loop.
     return this.#store.session(this.sessionId, { policy: this.#policy });
   }
 
@@ -96,7 +96,9 @@ export class LoopstoreSession
     return this.sessionId;
   }
 
-  /** Returns the items of the context, oldest first; with `limit` only the last so many, and none from 0 down. */
+  /**
+   * Returns the items of the context, oldest first; with `limit` only this number from the end, and none from 0 down.
+   */
   async getItems(limit?: number): Promise<AgentInputItem[]> {
     if (limit !== undefined && limit <= 0) return [];
     const [session, calls] = this.#native();
@@ -104,7 +106,7 @@ export class LoopstoreSession
     return ofResponses(JSON.parse(items, reviver) as unknown[]);
   }
 
-  /** Appends items: all of them or, with an error, none. When the promise is fulfilled they are durable. */
+  /** Appends items: all of them or, with an error, none. They are durable when the promise is fulfilled. */
   async addItems(items: AgentInputItem[]): Promise<void> {
     const [session, calls] = this.#native();
     const given = pairs(items);
@@ -113,7 +115,7 @@ export class LoopstoreSession
     });
   }
 
-  /** Takes the last item back and returns it. The record keeps it. */
+  /** Removes the last item and returns it. The record keeps it. */
   async popItem(): Promise<AgentInputItem | undefined> {
     const [session, calls] = this.#native();
     const item = await calls.run(() => session.popItem());
@@ -121,7 +123,7 @@ export class LoopstoreSession
     return ofResponses([JSON.parse(item, reviver)])[0];
   }
 
-  /** Begins anew: no item is left. The record stays, unless `onDelete` is `erase`. */
+  /** Begins again without items. The record stays, unless `onDelete` is `erase`. */
   async clearSession(): Promise<void> {
     const { session } = this;
     if (!(await session.exists())) return;
@@ -135,15 +137,15 @@ export class LoopstoreSession
     if (hasOperations) await this.session.appendOnce(`${CLEARED}${String(age + 1).padStart(12, "0")}`, FORGOTTEN);
   }
 
-  /** Returns how often the session was cleared since an operation: what was made before may be made again. */
+  /** Returns the number of clears since an operation: an operation from before a clear may be made again. */
   async #age(session: Session): Promise<number> {
     const [last] = await session.appendKeys(CLEARED, { descending: true, limit: 1 });
     return last === undefined ? 0 : Number(last.key.slice(CLEARED.length));
   }
 
   /**
-   * Makes a change of the history once: the same operation tried again does nothing, and one of the same id with
-   * another change is refused. All of it is made, or nothing.
+   * Makes a change of the history once: the same operation again does nothing, and an operation with the same id and
+   * another change is rejected. All of it is made, or nothing.
    */
   async applyHistoryTransaction({ operationId, transaction }: SessionHistoryTransactionArgs): Promise<void> {
     if (typeof operationId !== "string" || !operationId.trim()) {
@@ -170,8 +172,8 @@ export class LoopstoreSession
   }
 
   /**
-   * Puts other calls in the place of calls, as the SDK asks when an approval changed them. All from the first of them
-   * on is said again on a branch; the record keeps what was said before.
+   * Replaces calls by others, as the SDK requests when an approval changed them. Everything from the first of them on
+   * is appended again on a branch; the record keeps the original calls.
    */
   async applyHistoryMutations({ mutations }: SessionHistoryRewriteArgs): Promise<void> {
     const items = await this.getItems();
@@ -184,8 +186,8 @@ export class LoopstoreSession
   }
 
   /**
-   * Puts the provider's own compaction and what it retained in place of all items: an overlay, which
-   * `session.undo()` takes back.
+   * Replaces all items by the provider's own compaction and the items that it retained: an overlay, which
+   * `session.undo()` undoes.
    */
   async replaceHistoryWithCompaction(items: AgentInputItem[]): Promise<void> {
     const [session, calls] = this.#native();
@@ -195,7 +197,7 @@ export class LoopstoreSession
     });
   }
 
-  /** Compacts the session, if the policy says so: as an overlay, which `session.undo()` takes back. */
+  /** Compacts the session if the policy requires it: as an overlay, which `session.undo()` undoes. */
   async runCompaction(args?: OpenAIResponsesCompactionArgs): Promise<null> {
     const { session } = this;
     if ((await session.leaf()) !== null) await session.compact({ force: args?.force ?? false });
@@ -206,7 +208,7 @@ export class LoopstoreSession
 const CLEARED = "cleared/";
 const FORGOTTEN = { role: "extension", kind: "items.cleared", data: null } as const;
 
-/** Returns what the keys of operations begin with, by how often the session was cleared. */
+/** Returns the prefix of the keys of operations, by the number of clears. */
 const operations = (age: number) => (age === 0 ? "operation/" : `operation-${age}/`);
 
 /** Makes one change of a list; items that stay are the same objects. */
@@ -220,7 +222,7 @@ function mutated(items: AgentInputItem[], mutation: SessionHistoryRewriteArgs["m
   return items.flatMap((item, at) => (at === first ? [replacement] : isMeant(item) ? [] : [item]));
 }
 
-/** Writes items, each with the item of the Responses API that says the same. */
+/** Writes items, each with the equivalent item of the Responses API. */
 function pairs(items: AgentInputItem[]): string {
   if (!Array.isArray(items)) throw new InvalidInputError(`items are an array, not ${typeof items}`);
   const given = items.map((item) => {
@@ -234,7 +236,7 @@ function pairs(items: AgentInputItem[]): string {
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-/** Writes JSON so that the order of names does not count. */
+/** Writes JSON in which the order of names does not matter. */
 function canonical(value: unknown): string {
   return JSON.stringify(value, (_, inner: unknown) => {
     if (typeof inner !== "object" || inner === null || Array.isArray(inner)) return inner;

@@ -1,9 +1,8 @@
 """loopstore keeps the sessions of long-running agents in SQLite, with compaction as an overlay.
 
 An agent appends what happened, and nothing that it wrote is ever changed. When its context window fills, a
-compaction writes blocks over loops: what to keep, what to shorten, what to replace by a summary. The next
-model call reads through the blocks. A compaction can be undone, and everything is plain rows that `sqlite3`
-can query.
+compaction writes blocks over loops: what to keep, what to shorten, what to replace by a summary. The next model
+call reads through the blocks. A compaction can be undone, and everything is plain rows that `sqlite3` can query.
 
 >>> import loopstore
 >>> store = loopstore.Store.in_memory()
@@ -90,7 +89,7 @@ __all__ = [
     "__version__",
 ]
 
-# A lock that another thread holds at the moment of a fork would stay locked in the child.
+# A lock that another thread holds during a fork would stay locked in the child.
 _os.register_at_fork(
     before=_loopstore.before_fork,
     after_in_parent=lambda: _loopstore.after_fork(False),

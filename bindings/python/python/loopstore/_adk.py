@@ -1,4 +1,4 @@
-"""What an event of ADK says, as messages of loopstore."""
+"""Conversion of events of ADK to messages of loopstore."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MAX_DEPTH = 48
 
 
 def clean(text: str) -> str:
-    """Replace what no text can hold."""
+    """Replace characters that no text can contain."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
-def said(event: Event) -> list[Json]:
-    """Return the messages of an event: what a user said, an answer with its calls, results.
+def messages_of(event: Event) -> list[Json]:
+    """Return the messages of an event: the prompt of a user, an answer with its calls, or results.
 
-    They are for reading and searching; the event itself is kept beside them. A compaction says nothing new.
+    They are for reading and searching; the event itself is stored with them. A compaction has no message.
     """
     content = event.content
     if content is None or not content.parts or event.actions.compaction is not None:
@@ -61,12 +61,12 @@ def _answer(event: Event, blocks: list[Json], is_call: bool) -> Json:
     used = event.usage_metadata
     if used is not None and used.prompt_token_count is not None:
         cached = used.cached_content_token_count or 0
-        told = (used.candidates_token_count or 0) + (used.thoughts_token_count or 0)
+        output = (used.candidates_token_count or 0) + (used.thoughts_token_count or 0)
         usage = {
             "input": used.prompt_token_count - cached,
-            "output": told,
+            "output": output,
             "cache_read": cached,
-            "total_tokens": used.total_token_count or used.prompt_token_count + told,
+            "total_tokens": used.total_token_count or used.prompt_token_count + output,
         }
         if all(0 <= count < 2**53 for count in usage.values()):
             form["usage"] = usage
@@ -104,15 +104,15 @@ def _block(part: types.Part, name: str) -> Json | None:
 
 
 def _result(answer: types.FunctionResponse) -> Json:
-    given = answer.response or {}
-    only = given.get("result", given.get("output", given.get("error")))
-    text = only if isinstance(only, str) and len(given) == 1 else encode(_plain(given)).decode()
+    response = answer.response or {}
+    only = response.get("result", response.get("output", response.get("error")))
+    text = only if isinstance(only, str) and len(response) == 1 else encode(_plain(response)).decode()
     return {
         "role": "toolResult",
         "toolCallId": clean(answer.id or f"adk-{answer.name}"),
         "toolName": clean(answer.name or ""),
         "content": [_text(text)],
-        "isError": "error" in given,
+        "isError": "error" in response,
     }
 
 
@@ -121,7 +121,7 @@ def _text(text: str) -> Json:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Return a value as JSON has it; what JSON does not hold, or not safely, is shown as text."""
+    """Return a value as JSON; a value that JSON cannot represent, or not safely, is shown as text."""
     if depth > _MAX_DEPTH:
         return "…"
     if isinstance(value, dict):

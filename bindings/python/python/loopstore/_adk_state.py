@@ -1,4 +1,4 @@
-"""A state of ADK as a log of its changes, and how values stand in a session."""
+"""A state of ADK as a log of its changes, and the stored form of its values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _WHOLE_EVERY = 64
 
 
 class StateLog:
-    """A state as a log of deltas in a session, with the whole of it now and then.
+    """A state as a log of deltas in a session, with a whole state from time to time.
 
-    A whole state says up to which delta it goes, so what another writer adds meanwhile is not lost.
+    A whole state records the delta that it includes last, so a concurrent delta of another writer is not lost.
     """
 
     def __init__(self, store: Store, id: str) -> None:
@@ -35,7 +35,7 @@ class StateLog:
 
     @classmethod
     def of(cls, log: _store.Session, start: Place) -> StateLog:
-        """Take the state of a session that begins at a place."""
+        """Return the state of a session that begins at a position."""
         state = cls.__new__(cls)
         state._log, state._start = log, start
         return state
@@ -71,15 +71,15 @@ class StateLog:
 
 
 def is_time(digest: str) -> bool:
-    """Whether the whole state is written behind the change of this digest.
+    """Return true if the whole state is written after the change with this digest.
 
-    The digest decides, and nobody has to count the changes so far.
+    The digest decides, so that no program has to count the changes so far.
     """
     return int(digest[-8:], 16) % _WHOLE_EVERY == 0
 
 
 def extension(kind: str, about: Json, values: Json) -> Json:
-    """Keep values as text: numbers of any size come back as they were."""
+    """Store values as text: numbers of any size are kept exactly."""
     return {"role": "extension", "kind": kind, "data": {"about": about, "json": dumps(values)}}
 
 
@@ -87,24 +87,24 @@ def dumps(value: Any) -> str:
     """Write a value as JSON, with numbers of any size."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        # What is no text as it is, half of a surrogate pair, is one when it is escaped.
+        # Half of a surrogate pair is no valid text, and is one when it is escaped.
         return text if clean(text) == text else json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"this cannot be written as JSON: {error}") from error
 
 
 def loads(text: str) -> Json:
-    """Read what `dumps` wrote."""
+    """Read a value that `dumps` wrote."""
     value: Json = json.loads(text)
     return value
 
 
 def about_of(entry: Json) -> Json:
-    """Return what is told of an entry beside its values."""
+    """Return the fields of an entry other than its values."""
     about: Json = entry["message"]["data"]["about"]
     return about
 
 
 def place_of(entry: Json) -> Place:
-    """Return where an entry stands."""
+    """Return the position of an entry."""
     return entry["loop_id"], entry["seq"]

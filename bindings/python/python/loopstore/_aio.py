@@ -1,8 +1,8 @@
-"""The front door for asyncio: the same names, over worker threads.
+"""The front door for asyncio: the same names, on worker threads.
 
-A call is handed to a thread, which waits in the native part without the GIL. A call whose task is cancelled:
-`prepare` and `compact` commit nothing that had not begun to commit; an append may have been made, for which
-there is its `key`.
+A call runs on a thread, which waits in the native part without the GIL. If the task of a call is cancelled,
+`prepare` and `compact` commit nothing unless the commit had begun; an append may have been made, which its `key`
+makes safe to repeat.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class AsyncStore:
     """
 
     def __init__(self, store: Store, *, threads: int = _THREADS) -> None:
-        """Take an open store; at most so many of its calls are under way at once."""
+        """Wrap an open store; at most `threads` of its calls run at once."""
         self._store = store
         self._workers = Workers("store", threads)
 
@@ -96,7 +96,7 @@ class AsyncStore:
 
     @property
     def blocking(self) -> Store:
-        """The store, for code that may wait."""
+        """The store, for code that may block."""
         return self._store
 
     @property
@@ -265,7 +265,7 @@ class AsyncSession:
 
     @property
     def blocking(self) -> Session:
-        """The handle, for code that may wait."""
+        """The handle, for code that may block."""
         return self._session
 
     def __repr__(self) -> str:
@@ -445,7 +445,7 @@ class AsyncSession:
         )
 
     async def prepare(self, *, format: Form = "loopstore", for_length: bool = False) -> Prepared:
-        """As `Session.prepare`; a call that is cancelled commits nothing that had not begun to commit."""
+        """As `Session.prepare`; a cancelled call commits nothing unless the commit had begun."""
         return await self._workers.cancellable(
             lambda cancel: self._session._prepare(format, for_length, cancel)
         )
@@ -584,7 +584,7 @@ class AsyncSession:
         return await self._workers.run(self._session.export, format, loop_id=loop_id)
 
     async def export_to(self, format: str, path: Path, *, loop_id: str | None = None) -> None:
-        """As `Session.export`, into a file."""
+        """As `Session.export`, to a file."""
         await self._workers.run(self._session.export, format, path, loop_id=loop_id)
 
     async def report(self) -> str:
@@ -592,7 +592,7 @@ class AsyncSession:
         return await self._workers.run(self._session.report)
 
     async def report_to(self, path: Path) -> None:
-        """As `Session.report`, into a file."""
+        """As `Session.report`, to a file."""
         await self._workers.run(self._session.report, path)
 
     async def set_title(self, title: str) -> None:

@@ -1,4 +1,4 @@
-"""The command line `loopstore`, which comes along with the package."""
+"""The command line `loopstore`, which is a part of the package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loopstore import _loopstore
 
 def main() -> None:
     """Run the command line with the arguments of the process, and exit with its code."""
-    # Python's own handler would wait until the command is done.
+    # Python's own handler would wait for the end of the command.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(_loopstore.run_command(["loopstore", *sys.argv[1:]]))
 

@@ -1,7 +1,7 @@
 """The exceptions of loopstore, by what a caller can do about them.
 
-Every one is a `LoopstoreError`. Its text says what went wrong and what to do; nothing of a write was kept,
-unless it is an `UnconfirmedError`.
+All of them are a `LoopstoreError`, whose text states the failure and the remedy. A write that failed had no
+effect, unless the exception is an `UnconfirmedError`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ class InvalidInputError(LoopstoreError, ValueError):
 
 
 class NotFoundError(LoopstoreError, LookupError):
-    """There is no such session, loop, run, turn or call.
+    """The session, loop, run, turn or call does not exist.
 
-    `what` says what was looked for, and `id` its id, where that is known.
+    `what` is the kind of the missing object, and `id` its id, if they are known.
     """
 
     what: str | None = None
@@ -26,7 +26,7 @@ class NotFoundError(LoopstoreError, LookupError):
 
 
 class ExistsError(LoopstoreError):
-    """There is a session or loop of this id; choose another."""
+    """A session or loop with this id exists; choose another id."""
 
 
 class BusyError(LoopstoreError):
@@ -36,7 +36,7 @@ class BusyError(LoopstoreError):
 class LoopHeldError(LoopstoreError):
     """Another program drives the loop under a lease; wait until it is done.
 
-    `loop_id`, `owner` and `until` say which loop, who, and until when, where that is known.
+    `loop_id`, `owner` and `until` are the loop, the owner of the lease and its end, if they are known.
     """
 
     loop_id: str | None = None
@@ -45,7 +45,7 @@ class LoopHeldError(LoopstoreError):
 
 
 class TooLargeError(LoopstoreError):
-    """Something does not fit: `needed` of `unit` are needed, and `budget` fit."""
+    """Something does not fit: `needed` of `unit` are required, and `budget` are allowed."""
 
     needed: int = 0
     budget: int = 0
@@ -62,7 +62,7 @@ class BudgetTooSmallError(TooLargeError):
 
 
 class OpenError(LoopstoreError):
-    """The database cannot be opened; the text says why."""
+    """The database cannot be opened; the text states the reason."""
 
 
 class StorageError(LoopstoreError, OSError):
@@ -78,9 +78,9 @@ class ReadOnlyError(StorageError):
 
 
 class UnconfirmedError(StorageError):
-    """The database did not confirm a commit: look whether it was applied before you try again.
+    """The database did not confirm a commit: check whether it was applied before you repeat the call.
 
-    An append with a `key` can simply be tried again.
+    An append with a `key` can be repeated safely.
     """
 
 
@@ -89,14 +89,14 @@ class DamagedError(LoopstoreError):
 
 
 class ForeignThreadError(LoopstoreError):
-    """The thread's state was written by another language's LangGraph, whose values this one cannot read.
+    """The thread's state was written by LangGraph of another language, whose values cannot be read here.
 
     Its messages and its search are shared. Use another thread id, or read the state in that language.
     """
 
 
 class UnreadableError(LoopstoreError):
-    """A part of a thread's state is not there any more: it was redacted or is damaged; the text says which."""
+    """A part of a thread's state was redacted or is damaged; the text states which part."""
 
 
 class ClosedError(LoopstoreError, RuntimeError):
@@ -108,8 +108,8 @@ class ForkedError(LoopstoreError):
 
 
 class UnsupportedError(LoopstoreError):
-    """This build of loopstore lacks a feature; the text says how to build it with that."""
+    """This build of loopstore lacks a feature; the text states how to build it."""
 
 
 class InternalError(LoopstoreError):
-    """loopstore failed in itself, which should not happen; please report it."""
+    """loopstore itself failed, which should not happen; please report it."""

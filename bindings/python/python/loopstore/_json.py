@@ -1,4 +1,4 @@
-"""Messages over the border: JSON as bytes."""
+"""Conversion of values to the JSON that the native part reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def encode(value: Any) -> bytes:
 
 
 def messages(given: Messages) -> bytes:
-    """Write messages as JSON; what is JSON already is passed on."""
+    """Write messages as JSON; JSON is passed on unchanged."""
     if isinstance(given, bytes):
         return given
     if isinstance(given, str):

@@ -1,8 +1,8 @@
-"""LangChain's messages as loopstore's, and back without loss.
+"""Conversion of LangChain's messages to loopstore's, and back without loss.
 
-A message is stored so that it is searched, counted and shown as any other: its text, calls and results stand
-where loopstore looks for them. What else it says stands in its field `langgraph`: the id, and the fields that
-are not as they are by default. One that JSON cannot hold is kept beside that in LangGraph's own encoding.
+A message is stored so that it is searched, counted and shown as any other: its text, calls and results are in
+the fields of loopstore's messages. Its other fields are in the field `langgraph`: the id, and fields with other
+values than the default. A message that JSON cannot represent is also stored in LangGraph's own encoding.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MAX_DEPTH = 48
 
 
 class Serde(Protocol):
-    """What writes any value as bytes, and reads it."""
+    """A serializer of any value to bytes."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Write a value."""
@@ -99,7 +99,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether JSON gives a value back exactly as it is."""
+    """Return true if JSON represents a value exactly."""
     kind = type(value)
     if kind is str:
         return value.isascii() or _SURROGATES.search(value) is None
@@ -126,12 +126,12 @@ def is_plain(value: Any, depth: int = 0) -> bool:
 
 
 def clean(text: str) -> str:
-    """Replace what no text can hold."""
+    """Replace characters that no text can contain."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def snapshot(value: Any) -> Any:
-    """Copy lists and dictionaries, so that a change of them is seen."""
+    """Copy lists and dictionaries, so that later changes of them are detected."""
     kind = type(value)
     if kind is dict:
         return {
@@ -233,11 +233,11 @@ def _assistant(message: AIMessage, fields: Json, kept: Json, is_known: bool) -> 
     shown = [_call_block(call) for call in calls]
     blocks += [block for block in shown if block is not None]
     form: Json = {"role": "assistant", "content": blocks}
-    told = message.response_metadata if isinstance(message.response_metadata, dict) else {}
+    metadata = message.response_metadata if isinstance(message.response_metadata, dict) else {}
     for name, keys in (("model", ("model_name", "model")), ("provider", ("model_provider",))):
-        if text := next((told[key] for key in keys if isinstance(told.get(key), str)), None):
+        if text := next((metadata[key] for key in keys if isinstance(metadata.get(key), str)), None):
             form[name] = clean(text)
-    reason = told.get("finish_reason") or told.get("stop_reason")
+    reason = metadata.get("finish_reason") or metadata.get("stop_reason")
     if isinstance(reason, str):
         form["stopReason"] = _STOP_REASONS.get(reason, clean(reason))
     elif message.tool_calls:
@@ -247,7 +247,7 @@ def _assistant(message: AIMessage, fields: Json, kept: Json, is_known: bool) -> 
         _usage(dict(usage), form, kept, fields)
     if is_known:
         again = [_call(block) for block in blocks if block["type"] == "toolCall"]
-        # Else the order is another one, or a call is not as calls are.
+        # Otherwise the order differs, or a call does not have the usual form.
         if again == fields.get("tool_calls"):
             fields.pop("tool_calls", None)
     return form
@@ -258,7 +258,7 @@ def _usage(usage: Json, form: Json, kept: Json, fields: Json) -> None:
     counts = [usage.get(name) for name in names]
     if not all(type(count) is int and 0 <= count < 2**53 for count in counts):
         return
-    told: Json = {"input": counts[0], "output": counts[1], "total_tokens": counts[2]}
+    counted: Json = {"input": counts[0], "output": counts[1], "total_tokens": counts[2]}
     if set(usage) == set(names):
         kept["usage"] = 1
         fields.pop("usage_metadata", None)
@@ -266,11 +266,11 @@ def _usage(usage: Json, form: Json, kept: Json, fields: Json) -> None:
     if isinstance(details, dict):
         for name, key in (("cache_read", "cache_read"), ("cache_write", "cache_creation")):
             count = details.get(key)
-            if type(count) is int and 0 <= count <= told["input"]:
-                told[name] = count
-                # Ours are the tokens that were not in the cache.
-                told["input"] -= count
-    form["usage"] = told
+            if type(count) is int and 0 <= count <= counted["input"]:
+                counted[name] = count
+                # loopstore counts only tokens that were not in the cache.
+                counted["input"] -= count
+    form["usage"] = counted
 
 
 def _result(
@@ -294,7 +294,7 @@ def _result(
 
 
 def _call_block(call: Any) -> Json | None:
-    """Show a call; `None` if it has no id or arguments that can be shown."""
+    """Return the block of a call; `None` if it has no id, or arguments that cannot be shown."""
     call_id, name, args = call.get("id"), call.get("name"), call.get("args")
     if not (isinstance(call_id, str) and isinstance(name, str) and is_plain(args)):
         return None
@@ -313,7 +313,7 @@ def _call(block: Json) -> Json:
 def _content(
     content: Any, kept: Json, is_known: bool, calls: list[Any] | None = None
 ) -> list[Json]:
-    """Write what a message says as blocks; a call that stands among them is taken out of `calls`."""
+    """Write the content of a message as blocks; removes the calls that are among them from `calls`."""
     if isinstance(content, str):
         return [{"type": "text", "text": clean(content)}] if content else []
     blocks: list[Json] = []
@@ -364,7 +364,7 @@ def _block(item: Json, calls: list[Any] | None) -> Json:
                     if key not in ("type", "id", "name", "input")
                 }
                 return {**shown, MARK: rest}
-    # loopstore has fields of its own in blocks of these types.
+    # loopstore has its own fields in blocks of these types.
     if kind in ("text", "image", "thinking", "toolCall", "sealed", MARK) or not isinstance(kind, str):
         return {"type": MARK, "item": item}
     return item

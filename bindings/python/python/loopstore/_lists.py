@@ -1,8 +1,8 @@
-"""What a saver remembers of the lists of messages that it stored and read.
+"""A cache of the message lists that a saver stored and read.
 
-A list grows at its end nearly always. So a list is compared with the one before it, and only what is new is
-written, whatever the length. Messages are compared by their fields and not by identity alone: one that was
-changed in place is another message.
+A list nearly always grows at its end. So a list is compared with the one before it, and only the new messages
+are written, whatever the length. Messages are compared by their fields and not only by identity: a message that
+was changed in place is another message.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class Known:
     def __init__(
         self, message: BaseMessage, place: Place, before: Known | None, is_single: bool
     ) -> None:
-        """Remember a message, and which one stands before it on its line."""
+        """Remember a message, and the message before it on its line."""
         self.kind = type(message)
         self.fields: Json = snapshot(message.__dict__)
         self.extra: Json | None = snapshot(message.__pydantic_extra__)
         self.place = place
         self.before = before
         self.is_single = is_single
-        # Whether no list has held it yet: it was stored behind one.
+        # True until a list contains the message: it was stored after one.
         self.is_loose = False
 
     def is_same(self, message: BaseMessage) -> bool:
-        """Whether the message says the same."""
+        """Return true if the message has the same content."""
         return (
             self.kind is type(message)
             and self.fields == message.__dict__
@@ -56,7 +56,7 @@ class Known:
         )
 
     def follows(self, other: Known | None) -> bool:
-        """Whether the message stands right behind another one on a line."""
+        """Return true if the message is directly after another one on a line."""
         return other is not None and self.before is not None and self.before.place == other.place
 
 
@@ -72,14 +72,14 @@ class Remembered:
     extra: list[Json | None] = field(default_factory=list)
 
     def add(self, message: BaseMessage, known: Known) -> None:
-        """Put a message behind the others."""
+        """Add a message after the others."""
         self.known.append(known)
         self.messages.append(message)
         self.fields.append(known.fields)
         self.extra.append(known.extra)
 
     def begins(self, messages: list[BaseMessage]) -> bool:
-        """Whether a list goes on from this one."""
+        """Return true if a list continues this one."""
         count = len(self.messages)
         if len(messages) < count:
             return False
@@ -93,7 +93,7 @@ class Remembered:
 
 
 class Thread:
-    """What is remembered of a thread."""
+    """The known lists and messages of a thread."""
 
     __slots__ = ("_at", "_loose", "_naming", "_tails", "_unnamed", "by_id", "lists", "session")
 
@@ -102,12 +102,13 @@ class Thread:
         self.session = session
         self.lists: dict[Key, Remembered] = {}
         self.by_id: dict[str, Known] = {}
-        # The checkpoint that has a list as it is in `lists`.
+        # The checkpoint whose lists `lists` has.
         self._at: dict[Key, str] = {}
-        # The last message that is stored behind a list.
+        # The last message that is stored after a list.
         self._tails: dict[Key, Known] = {}
         self._loose: dict[int, tuple[BaseMessage, Known]] = {}
-        # Messages without an id that were said, and the channels whose reducer gave such ones an id.
+        # Messages without an id that were written before they were in a list, and the channels whose reducer gave
+        # such messages an id.
         self._unnamed: dict[int, tuple[Key, BaseMessage]] = {}
         self._naming: set[Key] = set()
 
@@ -133,7 +134,7 @@ class Thread:
                 self._at[key] = checkpoint
 
     def find(self, message: BaseMessage) -> Known | None:
-        """Return where a message is stored."""
+        """Return the position at which a message is stored."""
         loose = self._loose.get(id(message))
         known = loose[1] if loose is not None and loose[0] is message else None
         if known is None and isinstance(message.id, str):
@@ -141,7 +142,7 @@ class Thread:
         return known if known is not None and known.is_same(message) else None
 
     def tail(self, key: Key, checkpoint: str | None) -> Known | None:
-        """Return the message that what is said on a checkpoint goes behind; `None` if it is not known."""
+        """Return the message after which a message of a checkpoint is stored; `None` if it is not known."""
         if checkpoint is None or self._at.get(key) != checkpoint:
             return None
         if key in self._tails:
@@ -149,12 +150,12 @@ class Thread:
         return next((known for known in reversed(self.lists[key].known) if not known.is_single), None)
 
     def awaits(self, ns: str, checkpoint: str) -> bool:
-        """Whether a checkpoint is newer than all that is known, and so probably on its way."""
+        """Return true if a checkpoint is newer than all known ones, and so probably about to be stored."""
         found = [at for key, at in list(self._at.items()) if key[0] == ns]
         return bool(found) and all(at < checkpoint for at in found)
 
     def may_be_new(self, key: Key, message: BaseMessage) -> bool:
-        """Whether a message, if it is none of a list yet, is one that will stand at its end."""
+        """Return true if a message that no list contains yet will be at the end of one."""
         if isinstance(message.id, str):
             return message.id not in self.by_id
         if self.lists[key].known[-1].fields.get("id") is None:
@@ -166,7 +167,7 @@ class Thread:
         return True
 
     def say(self, key: Key, message: BaseMessage, known: Known) -> None:
-        """Remember a message that is stored behind a list."""
+        """Remember a message that is stored after a list."""
         self._tails[key] = known
         self._loose[id(message)] = (message, known)
         if isinstance(own := known.fields.get("id"), str):
@@ -180,7 +181,7 @@ class Thread:
                 self._naming.add(key)
 
     def _keep_tail(self, key: Key, remembered: Remembered) -> None:
-        """Forget what was said behind a list which has gone on elsewhere."""
+        """Forget the messages after a list that has continued in another way."""
         end = next((known for known in reversed(remembered.known) if not known.is_single), None)
         tail: Known | None = self._tails.get(key)
         while tail is not None and tail.is_loose and not tail.follows(end):
@@ -200,9 +201,9 @@ def name(message: BaseMessage) -> None:
     for _ in range(3):
         if fields["id"] is not None:
             return
-        # The reducer may be about to: it lets other threads run between its look and its own id.
+        # The reducer may be about to do it: other threads may run between its check and its own id.
         time.sleep(0.0002)
-    # No other thread comes between these two lines: neither calls anything.
+    # No other thread runs between these two lines: neither calls a function.
     if fields["id"] is None:
         fields["id"] = own
     message.__pydantic_fields_set__.add("id")
@@ -212,14 +213,14 @@ class Memory:
     """The threads that were used last."""
 
     def __init__(self, threads: int = 128, messages: int = 200_000) -> None:
-        """Remember at most so many threads, and about so many messages."""
+        """Remember at most `threads` threads, and about `messages` messages."""
         self._threads: OrderedDict[str, Thread] = OrderedDict()
         self._most = threads
         self._most_messages = messages
         self._lock = Lock()
 
     def get(self, thread: str) -> Thread | None:
-        """Return what is remembered of a thread."""
+        """Return the known lists of a thread."""
         with self._lock:
             found = self._threads.get(thread)
             if found is not None:
@@ -242,7 +243,7 @@ class Memory:
             for key, remembered in lists:
                 found.note(key, remembered, checkpoint)
             if len(found.lists) > 64 or len(found.by_id) > self._most_messages:
-                # Namespaces of subgraphs come and go.
+                # Namespaces of subgraphs are temporary.
                 del self._threads[thread]
             while len(self._threads) > 1 and (
                 len(self._threads) > self._most
@@ -258,17 +259,17 @@ class Memory:
 
 @dataclass(slots=True)
 class Pending:
-    """A list on its way to the store."""
+    """A list that is being stored."""
 
     parts: list[Json]
     kept: list[tuple[BaseMessage, Known | None]]
     base: Remembered | None
 
     def stored(self, answer: Json) -> Remembered:
-        """Return the list, now that the store has said where its new messages are."""
+        """Return the list, after the store returned the positions of its new messages."""
         segments = answer["segments"]
         if self.base is not None and not self.kept:
-            # Nothing is new but perhaps the version.
+            # Only the version may be new.
             return self.base
         done = self.base if self.base is not None else Remembered()
         if self.base is not None:
@@ -308,7 +309,7 @@ def pending(
     messages: list[BaseMessage],
     write: Callable[[BaseMessage], Json],
 ) -> Pending:
-    """Find what of a list is stored, and write what is not."""
+    """Find the stored messages of a list, and write the others."""
     base = thread.lists.get(key) if thread is not None else None
     if base is not None and base.begins(messages):
         rest = messages[len(base.messages) :]
@@ -330,7 +331,7 @@ def _find(
     before: Known | None,
     write: Callable[[BaseMessage], Json],
 ) -> tuple[list[Json], list[tuple[BaseMessage, Known | None]]]:
-    """Find messages, and return them with the parts of their list: the first is `head`, which ends so."""
+    """Find messages, and return them with the parts of their list: the first part is `head`."""
     parts: list[Json] = [] if head is None else [head]
     found: list[tuple[BaseMessage, Known | None]] = []
     for message in messages:
@@ -340,7 +341,7 @@ def _find(
         if known is None and thread is not None:
             known = thread.find(message)
         if known is not None and known.is_loose and not known.follows(before):
-            # It was said, but something else came between: what a model sees is the list.
+            # The message was written, but another one is before it: the order of the list is what a model sees.
             known = None
         if known is None:
             if not parts:

@@ -1,4 +1,4 @@
-"""The native part of loopstore: handles, and JSON as bytes. `loopstore.Store` is what you look for."""
+"""The native part of loopstore: handles, and JSON as bytes. Use `loopstore.Store`."""
 
 from collections.abc import Callable
 from os import PathLike
@@ -10,7 +10,7 @@ COUNTERS: list[str]
 # Settings as JSON; a callable that writes summaries, and its name.
 _Policy = tuple[bytes, str | None, tuple[Callable[[dict[str, Any]], bytes], str] | None]
 _Path = str | PathLike[str]
-# Loop, turns, sequences, tokens, loops that began, whether it was known.
+# Loop, turns, sequences, tokens, new loops, true for a known key.
 _Appended = tuple[str, tuple[int, int], tuple[int, int], int, list[str], bool, list[str]]
 # A run, a turn of a loop, or a time.
 _Moment = tuple[str | None, tuple[str, int] | None, str | None]

@@ -1,4 +1,4 @@
-"""When an agent's contexts are compacted, and how."""
+"""The policy: when and how an agent's contexts are compacted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loopstore._json import encode
 
 
 class SummaryRequest(TypedDict):
-    """What a summariser is asked."""
+    """The request to a summariser."""
 
     system: str
     """Who the summariser is."""
@@ -30,7 +30,7 @@ class SummaryRequest(TypedDict):
 
 
 class SummaryAnswer(TypedDict, total=False):
-    """What a summariser gives back; its text alone will do."""
+    """The answer of a summariser; a plain text is accepted too."""
 
     text: str
     """The summary."""
@@ -50,10 +50,10 @@ NativePolicy = tuple[bytes, str | None, tuple[Callable[[dict[str, Any]], bytes],
 
 @dataclass(frozen=True)
 class Policy:
-    """When contexts are compacted, and how: the window, what is kept word for word, what makes the text.
+    """When and how contexts are compacted: the window, the turns that are kept, and the strategy of the text.
 
-    What is `None` is as loopstore has it by default: a window of 128,000 tokens (64,000 with the trigger
-    `target`), 2 turns kept at the start and 10 at the end, and the text of a digest that needs no model.
+    `None` means the default of loopstore: a window of 128,000 tokens (64,000 with the trigger `target`), 2 turns
+    kept at the start and 10 at the end, and the text of a digest that needs no model.
 
     >>> policy = Policy(200_000, system_tokens=4_000, keep_recent=40)
     """
@@ -108,7 +108,7 @@ class Policy:
 def native(
     policy: Policy, loop: asyncio.AbstractEventLoop | None = None
 ) -> NativePolicy:
-    """Return a policy as the native part takes it; coroutines of its summariser run on `loop`."""
+    """Return the policy for the native part; coroutines of its summariser run on `loop`."""
     given = {
         "policy": policy.trigger,
         "policy_param": dict(policy.trigger_params),
@@ -138,7 +138,7 @@ def native(
 def _asking(
     summarizer: Summarizer, loop: asyncio.AbstractEventLoop | None
 ) -> Callable[[dict[str, Any]], bytes]:
-    """Return a function that asks a summariser, of either kind, from a thread of its own."""
+    """Return a function that calls a summariser of either kind from its own thread."""
 
     def ask(request: dict[str, Any]) -> bytes:
         answer: Any = summarizer(SummaryRequest(**request))  # type: ignore[typeddict-item]

@@ -1,4 +1,4 @@
-"""What the provider's own compaction is asked with, and what of its answer can be sent to it again."""
+"""The request for the provider's own compaction, and the items of its answer that can be sent again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loopstore._store import Json
 
 _CANDIDATES = 10
 
-# Items that wait for another one, which names the same call.
+# Items that wait for another one, which refers to the same call.
 _RESULTS = {
     "apply_patch_call": "apply_patch_call_output",
     "computer_call": "computer_call_output",
@@ -30,7 +30,7 @@ _SOURCES = {
 
 
 def candidates(items: list[Json]) -> list[Json]:
-    """Return the items that a compaction makes shorter: neither prompts nor compactions."""
+    """Return the items that a compaction shortens: neither prompts nor compactions."""
     return [
         item
         for item in items
@@ -39,12 +39,12 @@ def candidates(items: list[Json]) -> list[Json]:
 
 
 def has_many_candidates(context: dict[str, Any]) -> bool:
-    """Whether a compaction is due where nobody else decides."""
+    """Return true if a compaction is due by default."""
     return len(context["compaction_candidate_items"]) >= _CANDIDATES
 
 
 def is_open(items: list[Json]) -> bool:
-    """Whether a call waits for its result: one that came behind a compaction would belong to nothing."""
+    """Return true if a call waits for its result: a result after a compaction would have no call."""
     done = {
         (item["type"], item[name])
         for item in items
@@ -58,8 +58,8 @@ def is_open(items: list[Json]) -> bool:
     )
 
 
-def given(items: list[Json]) -> list[Json]:
-    """Return items as the provider takes them: without what the SDK notes in them, or only answers hold."""
+def sendable(items: list[Json]) -> list[Json]:
+    """Return items in the form that the provider accepts: without fields of the SDK, or of answers only."""
     return [
         {
             name: value
@@ -71,7 +71,7 @@ def given(items: list[Json]) -> list[Json]:
 
 
 def answered(output: list[Any]) -> list[Json]:
-    """Return the items of an answer so that each can be sent again."""
+    """Return the items of an answer in a form that can be sent again."""
     items: list[Json] = [
         item
         if isinstance(item, dict)
@@ -80,7 +80,7 @@ def answered(output: list[Any]) -> list[Json]:
     ]
     if not items:
         raise InvalidInputError("the provider's compaction holds nothing; nothing was changed")
-    # An answer's id is of use only together with the reasoning that led to it.
+    # The id of an answer is valid only together with the reasoning before it.
     has_reasoning = any(item.get("type") == "reasoning" for item in items)
     return [_sendable(item, has_reasoning) for item in items]
 
@@ -94,24 +94,24 @@ def _sendable(item: Json, has_reasoning: bool) -> Json:
 
 
 def _part(part: Any) -> Any:
-    """Leave out of a prompt's part what says nothing: the provider sends nulls, and takes none."""
+    """Remove empty fields from a part of a prompt: the provider sends nulls, and rejects them."""
     if not isinstance(part, dict) or part.get("type") not in _SOURCES:
         return part
-    said = {name: value for name, value in part.items() if value is not None}
-    if not any(said.get(name) for name in _SOURCES[part["type"]]):
+    filled = {name: value for name, value in part.items() if value is not None}
+    if not any(filled.get(name) for name in _SOURCES[part["type"]]):
         raise InvalidInputError(
             f"an {part['type']} of the provider's compaction is empty; nothing was changed"
         )
-    return said
+    return filled
 
 
-def usage(told: Any) -> Usage:
-    """Return what a compaction used, for the run that it belongs to."""
+def usage(reported: Any) -> Usage:
+    """Return the usage of a compaction, for its run."""
     return Usage(
         requests=1,
-        input_tokens=told.input_tokens or 0,
-        output_tokens=told.output_tokens or 0,
-        total_tokens=told.total_tokens or 0,
-        input_tokens_details=told.input_tokens_details,
-        output_tokens_details=told.output_tokens_details,
+        input_tokens=reported.input_tokens or 0,
+        output_tokens=reported.output_tokens or 0,
+        total_tokens=reported.total_tokens or 0,
+        input_tokens_details=reported.input_tokens_details,
+        output_tokens_details=reported.output_tokens_details,
     )

@@ -19,7 +19,7 @@ Confidence = Literal["low", "medium", "high"]
 
 
 class Appended(NamedTuple):
-    """Where an append went."""
+    """The result of an append."""
 
     loop_id: str
     """The loop that holds the last of the messages."""
@@ -38,7 +38,7 @@ class Appended(NamedTuple):
 
 
 class CallState(NamedTuple):
-    """What is known of a tool call."""
+    """The state of a tool call."""
 
     state: Literal["new", "started", "finished"]
     """`new`: run it. `started`: a run before this one may have been cut off. `finished`: it has a result."""
@@ -80,7 +80,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Recall:
-    """What answers a question."""
+    """The answer to a question."""
 
     text: str
     """The answer as text, each part under the place that it is from."""
@@ -102,14 +102,14 @@ class Store:
     >>> chat.context(format="openai")
     {'messages': [{'role': 'user', 'content': 'Will it rain?'}]}
 
-    A store may be used from all threads of its process. It does not go through a fork: a process that was
-    forked opens its own. `close` is called by `with`, and when the store is no longer used.
+    All threads of a process may use one store. A forked process must open its own store. The store is closed by
+    `close`, at the end of a `with`, and when it is no longer used.
     """
 
     __slots__ = ("_native", "__weakref__")
 
     def __init__(self, native_store: _loopstore.Store) -> None:
-        """Take a native store: use `Store.open`, `Store.in_memory` or `Store.connect`."""
+        """Wrap a native store: use `Store.open`, `Store.in_memory` or `Store.connect`."""
         if not isinstance(native_store, _loopstore.Store):
             raise TypeError("use Store.open(path), Store.in_memory() or Store.connect(url)")
         self._native = native_store
@@ -125,24 +125,25 @@ class Store:
         key: str | bytes | None = None,
         read_only: bool = False,
     ) -> Store:
-        """Open a SQLite database, which is created if it is not there.
+        """Open a SQLite database, which is created if it does not exist.
 
         On Linux, Python's own `sqlite3` may have the same file open. On other systems it must not while the store
-        is open (a `RuntimeWarning` says so): the locks of a file belong to the process there, whoever closes it
-        first takes them away. Other processes may on every system; `Store.sql` reads everywhere.
+        is open (a `RuntimeWarning` states it): the locks of a file belong to the process there, and the first
+        close of the file removes them. Other processes may use the file on every system; `Store.sql` reads
+        everywhere.
 
         Args:
             path: The file.
-            policy: When and how the sessions are compacted that are given no policy of their own.
-            counter: What counts tokens; by default that of the database, `heuristic` for a new one.
-            durability: What a power loss may cost: nothing (`full`), or the last appends (`normal`).
-            key: Encrypts the database (a build with the feature `sqlcipher`).
-            read_only: Open it for reading only.
+            policy: The policy of sessions that are given no policy of their own.
+            counter: The token counter; by default that of the database, `heuristic` for a new one.
+            durability: The cost of a power loss: nothing (`full`), or the last appends (`normal`).
+            key: The key of an encrypted database (a build with the feature `sqlcipher`).
+            read_only: True to open the database for reading only.
 
         Raises:
             OpenError: The file is no database of this version, or cannot be read.
             DamagedError: The file is damaged.
-            BusyError: Another program holds it.
+            BusyError: Another program holds the database.
         """
         secret = key.encode() if isinstance(key, str) else key
         if not _loopstore.allows_other_copies():
@@ -160,7 +161,7 @@ class Store:
 
     @classmethod
     def in_memory(cls, *, policy: Policy | None = None, counter: str | None = None) -> Store:
-        """Open a database in memory, which goes with the store."""
+        """Open a database in memory, which is lost when the store is closed."""
         return cls(_loopstore.Store.in_memory(native(policy or Policy()), counter))
 
     @classmethod
@@ -175,23 +176,23 @@ class Store:
         """Open a PostgreSQL database (a build with the feature `postgres`).
 
         Raises:
-            OpenError: The server cannot be reached, refuses, or holds something else.
-            UnsupportedError: This build has no PostgreSQL.
+            OpenError: The server cannot be reached or rejects the connection, or the database has other content.
+            UnsupportedError: This build does not support PostgreSQL.
         """
         return cls(_loopstore.Store.connect(url, native(policy or Policy()), counter, read_only))
 
     @property
     def place(self) -> str:
-        """Where the database is, without user and password."""
+        """The location of the database, without user and password."""
         return self._native.place()
 
     @property
     def closed(self) -> bool:
-        """Whether the store was closed."""
+        """True if the store was closed."""
         return self._native.is_closed()
 
     def close(self) -> None:
-        """Close the store and its sessions, once the calls that are under way have ended."""
+        """Close the store and its sessions, after the running calls have ended."""
         self._native.close()
 
     def __enter__(self) -> Store:
@@ -209,11 +210,11 @@ class Store:
         return f"<loopstore.Store {'(closed)' if self.closed else self.place}>"
 
     def session(self, id: str, *, policy: Policy | None = None) -> Session:
-        """Return a session's handle. A session that is not there begins with its first append.
+        """Return a session's handle. A session that does not exist begins with its first append.
 
         Args:
             id: The session's id.
-            policy: When and how this handle compacts, in place of the store's policy.
+            policy: The policy of this handle, in place of the store's policy.
 
         Raises:
             InvalidInputError: The id is empty or longer than 512 bytes.
@@ -236,21 +237,22 @@ class Store:
         limit: int | None = None,
         offset: int = 0,
     ) -> Json:
-        """Find messages by their words, also those that a compaction hides.
+        """Find messages by their words, including messages that a compaction hides.
 
         Args:
-            text: A question in plain words; `"phrase"`, `-word`, `+word` and `word*` for those who mean them.
+            text: A question in plain words, optionally with `"phrase"`, `-word`, `+word` and `word*`.
             session: Only messages of this session.
-            by: `session` groups: the best sessions, each with its best messages.
+            by: `session` groups the hits: the best sessions, each with its best messages.
             source: Only sessions that were imported from this format.
-            project: Only sessions whose project folder has this in its path.
+            project: Only sessions whose project folder has this text in its path.
             role: Only messages of this role: `user`, `assistant`, `toolResult`.
             tool: Only calls of this tool and their results.
             since: Only messages of this time or later, in milliseconds since the epoch.
             until: Only messages of this time or earlier.
-            hidden: Only messages that the context does not hold, or only those that it holds.
-            limit: How many to return; 20 if not given.
-            offset: How many of the best to leave out.
+            hidden: True for only messages that the context does not contain, false for only those that it
+                contains.
+            limit: The maximum number of hits; 20 by default.
+            offset: The number of best hits to skip.
 
         Returns:
             `{"hits": [...], "indexed": ..., "next": ...}`; with `by="session"` `sessions` in place of `hits`.
@@ -271,10 +273,10 @@ class Store:
         return found
 
     def recall(self, question: str, max_tokens: int, *, session: str | None = None) -> Recall:
-        """Answer a question from what was said, in at most so many tokens.
+        """Answer a question from all messages, in at most `max_tokens` tokens.
 
         Raises:
-            BudgetTooSmallError: The least answer does not fit.
+            BudgetTooSmallError: The smallest answer does not fit.
         """
         query = encode({"session": session})
         return _recalled(*self._native.recall(question, query, max_tokens))
@@ -292,12 +294,12 @@ class Store:
         """Return the rows of the view `v_sessions`, last active first.
 
         Args:
-            source: Only those of this importer.
-            project: Only those whose project has this text in it.
-            text: Only those that have this text in title, prompt or id.
-            since: Only those that were active then or later, as ISO-8601 text.
-            after: Only those that stand behind this session in the list: with `limit`, the next page.
-            limit: Only so many.
+            source: Only sessions of this importer.
+            project: Only sessions whose project contains this text.
+            text: Only sessions with this text in title, prompt or id.
+            since: Only sessions that were active at this time or later, as ISO-8601 text.
+            after: Only sessions after this one in the list: with `limit`, the next page.
+            limit: The maximum number of sessions.
         """
         given = {
             "source": source,
@@ -318,7 +320,7 @@ class Store:
     def sql(
         self, query: str, *, max_rows: int | None = None, timeout: float | None = 60.0
     ) -> list[Json]:
-        """Run one query that can only read, and return its rows.
+        """Run one read-only query, and return its rows.
 
         >>> Store.in_memory().sql("SELECT count(*) AS n FROM v_messages")
         [{'n': 0}]
@@ -337,21 +339,21 @@ class Store:
         min_confidence: Confidence | None = None,
         keep_source: bool = True,
     ) -> Json:
-        """Import transcripts of other tools; run again, it adds only what is new.
+        """Import transcripts of other tools; a second import adds only new content.
 
         Args:
             paths: Files and folders.
-            format: Their format; by default it is detected for each file.
+            format: The format of the files; by default it is detected for each file.
             session: Only this session of the files.
-            redact: Replace secrets by markers before anything is stored.
-            allow: With `redact`, values that are no secrets, or ids of findings that are none.
+            redact: True to replace secrets by markers before anything is stored.
+            allow: With `redact`, values that are no secrets, or ids of false findings.
             only: With `redact`, the rules that apply, such as `github-pat`; all if it is empty.
-            min_confidence: With `redact`, the lowest confidence with which a secret is replaced; `medium` if
-                not given.
-            keep_source: Keep the files themselves too, compressed.
+            min_confidence: With `redact`, the lowest confidence with which a secret is replaced; `medium` by
+                default.
+            keep_source: True to keep the files themselves too, compressed.
 
         Returns:
-            What came in: `files`, `sessions`, `messages`, `added_messages`, `skipped` and more.
+            The imported content: `files`, `sessions`, `messages`, `added_messages`, `skipped` and more.
         """
         redaction = encode(_redaction(allow, only, min_confidence))
         report: Json = decode(
@@ -362,12 +364,12 @@ class Store:
         return report
 
     def import_bytes(self, transcript: bytes, *, format: str, name: Path = "transcript") -> Json:
-        """Import a transcript that is no file; of some formats the name is the id."""
+        """Import a transcript from memory; in some formats the name is the id."""
         report: Json = decode(self._native.import_bytes(name, transcript, format))
         return report
 
     def stats(self) -> dict[str, int]:
-        """Return figures of the database."""
+        """Return statistics of the database."""
         found: dict[str, int] = decode(self._native.stats())
         return found
 
@@ -380,7 +382,7 @@ class Store:
 def _redaction(
     allow: Iterable[str], only: Iterable[str], min_confidence: Confidence | None
 ) -> Json:
-    """Return which of the secrets found are replaced."""
+    """Return the redaction policy for the native part."""
     for name, given in (("allow", allow), ("only", only)):
         if isinstance(given, str):
             raise TypeError(f"{name} is a list of texts, not a text")
@@ -390,17 +392,17 @@ def _redaction(
 class Session:
     """One agent's history. Get one with `Store.session`.
 
-    A handle goes along one line of loops: the session's current loop when it was first used, then what goes
-    on from there. A fork has a handle of its own, and the other one stays on its line.
+    A handle follows one line of loops: the session's current loop when the handle was first used, then the loops
+    that continue it. A fork returns a handle of its own, and the other handle stays on its line.
 
-    Turns and loops make themselves. A turn is one model call with its inputs and its tool results. A loop is
-    a prompt and everything until the agent stops.
+    Turns and loops are derived from the messages. A turn is one model call with its inputs and its tool results.
+    A loop is a prompt and everything until the agent stops.
     """
 
     __slots__ = ("_native", "__weakref__")
 
     def __init__(self, native_session: _loopstore.Session) -> None:
-        """Take a native session: use `Store.session`."""
+        """Wrap a native session: use `Store.session`."""
         if not isinstance(native_session, _loopstore.Session):
             raise TypeError("use Store.session(id)")
         self._native = native_session
@@ -414,28 +416,28 @@ class Session:
         return f"<loopstore.Session {self.id!r}>"
 
     def with_policy(self, policy: Policy) -> Session:
-        """Return the same handle, on the same line, with another policy."""
+        """Return a handle on the same line, with another policy."""
         return Session(self._native.with_policy(native(policy)))
 
     def leaf(self) -> str | None:
-        """Return the loop that the handle goes on from; `None` if the session has none yet."""
+        """Return the loop that the handle continues; `None` if the session has none yet."""
         return self._native.leaf()
 
     def append(
         self, given: Messages, *, format: Form = "loopstore", key: str | None = None
     ) -> Appended:
-        """Append messages: all of them or, with an exception, none. When it returns they are durable.
+        """Append messages: all of them or, with an exception, none. They are durable when it returns.
 
         Args:
             given: A message, several, or the JSON of either as `str` or `bytes`. In the form of a provider
                 also a whole answer of its API.
             format: The form of the messages.
             key: Append once: if the session has an append of these messages under this key, nothing is
-                appended, and what is returned says where they are.
+                appended, and the result is that of the first append.
 
         Raises:
             ExistsError: Other messages were appended under the key.
-            InvalidInputError: Something cannot be kept as a message; the text names its place.
+            InvalidInputError: Something cannot be stored as a message; the text states its position.
             LoopHeldError: Another program drives the loop.
             BusyError: Another writer held the database too long.
         """
@@ -454,15 +456,15 @@ class Session:
         """Append several times in one transaction, in order: all of it or, with an exception, nothing.
 
         Args:
-            parts: A key, or `None`, and messages each. A key that the session has already appends nothing,
-                whatever the messages are: the first ones count.
+            parts: A key, or `None`, and messages for each append. A key that the session has already appends
+                nothing, whatever the messages are: the first ones count.
             format: The form of the messages.
         """
         given = [(key, messages(part)) for key, part in parts]
         return [_appended(done) for done in self._native.append_batch(format, given)]
 
     def appended(self, key: str) -> Appended | None:
-        """Return where the messages are that were appended under a key; `None` if nothing was."""
+        """Return the result of the append under a key; `None` if there is none."""
         found = self._native.appended(key)
         return None if found is None else _appended(found)
 
@@ -475,7 +477,7 @@ class Session:
         descending: bool = False,
         limit: int | None = None,
     ) -> list[tuple[str, Appended]]:
-        """List the keys that begin so, in the order of their bytes, with where their messages are."""
+        """List the keys with a prefix in the order of their bytes, each with the result of its append."""
         found = self._native.append_keys(prefix, after, before, descending, limit)
         return [(key, _appended(done)) for key, done in found]
 
@@ -492,18 +494,18 @@ class Session:
         last: int | None = None,
         limit: int | None = None,
     ) -> list[Json]:
-        """Return stored messages in order, also those that a compaction hides, and extensions.
+        """Return stored messages in order, including those that a compaction hides, and extensions.
 
         Args:
-            whole_session: Those of all loops, in place of the handle's line.
-            loop_id: Those of this loop, in place of the line.
-            seqs: With `loop_id`, only these.
+            whole_session: True for the messages of all loops, in place of the handle's line.
+            loop_id: Only messages of this loop, in place of the line.
+            seqs: With `loop_id`, only these sequences.
             roles: Only messages of these roles.
-            kinds: Only extensions of these kinds; beside `roles`, these too.
-            after: Only what comes after this message: a loop and a sequence.
-            before: Only what comes before this message.
-            last: Only the last so many of those; what comes before is not read.
-            limit: Only the first so many of those.
+            kinds: Only extensions of these kinds; with `roles`, in addition to the messages.
+            after: Only entries after this message: a loop and a sequence.
+            before: Only entries before this message.
+            last: Only this number of the last entries; earlier ones are not read.
+            limit: Only this number of the first entries.
 
         Returns:
             A dict each: `loop_id`, `turn`, `seq`, `created_at` and `message`.
@@ -525,29 +527,29 @@ class Session:
         after: tuple[str, int] | None = None,
         before: tuple[str, int] | None = None,
     ) -> int:
-        """Count what `entries` would return."""
+        """Return the number of entries that `entries` would return."""
         query = _entry_query(
             whole_session, loop_id, seqs, roles, kinds, after, before, None, None
         )
         return self._native.count_entries(query)
 
     def exists(self) -> bool:
-        """Whether the session is there: something was appended to it, or its title set."""
+        """Return true if the session exists: a message was appended to it, or its title set."""
         return self._native.exists()
 
     def hide(self) -> str:
-        """Hide the session, which frameworks call delete, and return the id that it is kept under.
+        """Hide the session, which frameworks call delete, and return its new id.
 
-        It is in no list and no search any more, and its id may be used again. `unhide` brings it back.
+        A hidden session is in no list and no search, and its former id is free. `unhide` restores it.
         """
         return self._native.hide()
 
     def unhide(self, id: str) -> Session:
-        """Bring a hidden session back under an id that is free, and return its handle."""
+        """Restore a hidden session under a free id, and return its handle."""
         return Session(self._native.unhide(id))
 
     def erase(self, *, reason: str | None = None) -> Json:
-        """Remove the session and all that it holds, for good. What is left is a receipt."""
+        """Remove the session and all its content for good. Only a receipt remains."""
         report: Json = decode(self._native.erase(reason))
         return report
 
@@ -561,15 +563,15 @@ class Session:
         only: Iterable[str] = (),
         min_confidence: Confidence | None = None,
     ) -> Json:
-        """Replace the secrets in the session by markers. What is imported into it later is redacted first.
+        """Replace the secrets in the session by markers. Later imports into it are redacted too.
 
         Args:
-            reason: Why; it stays in the receipt.
-            with_files: Remove kept files too that hold other sessions as well.
-            dry_run: Change nothing; `findings` shows each secret, masked, and where it is.
-            allow: Values that are no secrets, or ids of findings that are none.
+            reason: The reason; it is stored in the receipt.
+            with_files: True to remove also kept files that contain other sessions.
+            dry_run: True to change nothing; `findings` has each secret, masked, with its places.
+            allow: Values that are no secrets, or ids of false findings.
             only: The rules that apply, such as `github-pat`; all if it is empty.
-            min_confidence: The lowest confidence with which a secret is replaced; `medium` if not given.
+            min_confidence: The lowest confidence with which a secret is replaced; `medium` by default.
 
         Returns:
             What was replaced, or would be: `secrets`, `held_back`, `findings`, `messages`, `left` and more.
@@ -591,18 +593,18 @@ class Session:
         format: Form = "loopstore",
         check: bool = False,
     ) -> Json:
-        """Build what the next model call sees, without changing anything.
+        """Build the context of the next model call, without changing anything.
 
         Args:
-            max_tokens: Tokens that the messages may have; more is an error.
-            max_bytes: Bytes of JSON that the messages may have; more is an error.
-            format: `openai` gives `{"messages"}`, `responses` `{"instructions"?, "input"}`, `anthropic`
-                `{"system"?, "messages"}`: keywords of the provider's call. `loopstore` gives `messages` with
+            max_tokens: The maximum number of tokens of the messages; more is an error.
+            max_bytes: The maximum number of bytes of the messages as JSON; more is an error.
+            format: `openai` returns `{"messages"}`, `responses` `{"instructions"?, "input"}`, `anthropic`
+                `{"system"?, "messages"}`: keywords of the provider's call. `loopstore` returns `messages` with
                 `tokens`, `parts`, `faults` and more.
-            check: Compare each message with its digest; one that does not fit is a `DamagedError`.
+            check: True to compare each message with its digest; a mismatch is a `DamagedError`.
 
         Raises:
-            NeedsCompactionError: It does not fit.
+            NeedsCompactionError: The context does not fit.
         """
         built: Json = decode(
             self._native.context(format, max_tokens, max_bytes, (None, None, None), check)
@@ -618,7 +620,7 @@ class Session:
         time: str | None = None,
         format: Form = "loopstore",
     ) -> Json:
-        """Build what the next model call would have seen just after a turn, a run, or at a time.
+        """Build the context of the next model call just after a turn, a run, or at a time.
 
         >>> chat = Store.in_memory().session("weather")
         >>> _ = chat.append({"role": "user", "content": "Will it rain?"}, format="openai")
@@ -639,15 +641,16 @@ class Session:
         return built
 
     def prepare(self, *, format: Form = "loopstore", for_length: bool = False) -> Prepared:
-        """Return the context of the next model call, compacted if the policy says so.
+        """Return the context of the next model call, compacted if the policy requires it.
 
         Args:
             format: As for `context`.
-            for_length: The provider refused, or cut its answer for length: compact whatever the policy says.
+            for_length: True if the provider rejected the request or cut its answer for length: compacts in any
+                case.
 
         Raises:
             BudgetTooSmallError: Not even the last turn fits.
-            NeedsCompactionError: A compaction that was needed failed or was refused.
+            NeedsCompactionError: A required compaction failed or was vetoed.
         """
         return self._prepare(format, for_length, _loopstore.CancelFlag())
 
@@ -664,12 +667,12 @@ class Session:
         dry_run: bool = False,
         policy: Policy | None = None,
     ) -> Json:
-        """Compact as the policy says: one run, which writes blocks over the loops. No original changes.
+        """Compact by the policy: one run, which writes blocks over the loops. No original changes.
 
         Args:
-            force: Do not ask the trigger, and plan as if no block were active.
-            dry_run: Only say what would be done.
-            policy: In place of the handle's policy; a `summarizer` goes in here.
+            force: True to ignore the trigger, and to plan as if no block were active.
+            dry_run: True to only report the plan.
+            policy: The policy in place of the handle's; it may have a `summarizer`.
 
         Returns:
             The audit row: `run_id`, `outcome` (`committed`, `no_gain`, `not_needed`, `failed`, ...),
@@ -685,21 +688,21 @@ class Session:
         return report
 
     def undo(self, run: str | None = None, *, reason: str | None = None) -> Json:
-        """Take the last compaction of the line out of force, or the one named.
+        """Undo the last compaction of the line, or the named one.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no such compaction.
         """
         report: Json = decode(self._native.undo(run, reason))
         return report
 
     def redo(self, run: str | None = None, *, reason: str | None = None) -> Json:
-        """Put the compaction back that was undone last, or the one named."""
+        """Redo the compaction that was undone last, or the named one."""
         report: Json = decode(self._native.redo(run, reason))
         return report
 
     def fork(self, loop_id: str, turn: int, seq: int | None = None) -> Session:
-        """Begin a branch after a complete turn, and return its handle. It is one row; nothing is copied.
+        """Begin a branch after a complete turn, and return its handle. A branch is one row; nothing is copied.
 
         Args:
             loop_id: The loop.
@@ -709,7 +712,7 @@ class Session:
         return Session(self._native.fork(loop_id, turn, seq))
 
     def at_loop(self, loop_id: str) -> Session:
-        """Return a handle that goes on from this loop: a branch that was begun before, say."""
+        """Return a handle that continues this loop, such as a branch that was begun before."""
         return Session(self._native.at_loop(loop_id))
 
     def begin_loop(
@@ -720,31 +723,31 @@ class Session:
         agent: str | None = None,
         kind: str | Mapping[str, Any] | None = None,
     ) -> str:
-        """Begin a loop on purpose, and return its id; appends begin loops by themselves.
+        """Begin a loop explicitly, and return its id; appends begin loops by themselves.
 
         Args:
-            id: Its id; the next free `loop-N` if not given.
-            fresh: Go on from nothing: its context begins empty.
+            id: The id of the loop; the next free `loop-N` by default.
+            fresh: True to begin with an empty context, without a parent.
             agent: The agent that runs.
-            kind: How it came to be: `Default`, `{"Rerun": {"tag": ...}}` or `{"Branch": {"tag": ...}}`.
+            kind: The kind of continuation: `Default`, `{"Rerun": {"tag": ...}}` or `{"Branch": {"tag": ...}}`.
         """
         return self._native.begin_loop(id, fresh, agent, encode(kind) if kind else None)
 
     def end_loop(self, status: Literal["Completed", "Rejected", "Aborted"] = "Completed") -> None:
-        """End the loop that the handle stands on. A user message after that begins the next."""
+        """End the current loop of the handle. The next user message begins a new loop."""
         self._native.end_loop(status)
 
     def open_calls(self) -> list[Json]:
         """Return the tool calls that wait for their results, each with `id`, `name` and `arguments`.
 
-        A call that can get no result any more is not among them: a prompt or a later answer follows it, or
-        its loop has ended.
+        Calls that can no longer get a result are left out: a prompt or a later answer follows them, or their loop
+        has ended.
         """
         calls: list[Json] = decode(self._native.open_calls())
         return calls
 
     def start_call(self, call_id: str) -> CallState:
-        """Say that a tool call is about to run, so that a restart knows of it.
+        """Record that a tool call is about to run, so that a restart knows of it.
 
         Appending the result finishes the call.
         """
@@ -752,21 +755,21 @@ class Session:
         return CallState(state, key, decode(message) if message else None)  # type: ignore[arg-type]
 
     def child(self, call_id: str, id: str) -> Session:
-        """Begin the session of a sub-agent that a tool call starts, or go on with it."""
+        """Begin the session of a sub-agent that a tool call starts, or continue it."""
         return Session(self._native.child(call_id, id))
 
     def pin(self, loop_id: str, turn: int, seq: int | None = None) -> Json:
-        """Keep a message word for word through every compaction; without `seq` the words of the turn."""
+        """Keep a message verbatim through every compaction; without `seq`, all texts of the turn."""
         report: Json = decode(self._native.pin(loop_id, turn, seq))
         return report
 
     def unpin(self, loop_id: str, turn: int, seq: int | None = None) -> Json:
-        """Take a pin back."""
+        """Remove a pin."""
         report: Json = decode(self._native.unpin(loop_id, turn, seq))
         return report
 
     def pins(self) -> list[Json]:
-        """Return what is pinned on the line."""
+        """Return the pins on the line."""
         found: list[Json] = decode(self._native.pins())
         return found
 
@@ -796,9 +799,9 @@ class Session:
         return found
 
     def recall(self, question: str, max_tokens: int) -> Recall:
-        """Answer a question from what was said in the session, in at most so many tokens.
+        """Answer a question from the messages of the session, in at most `max_tokens` tokens.
 
-        The least answer takes about 100 tokens. A session that is not there says nothing.
+        The smallest answer takes about 100 tokens. A session that does not exist has an empty answer.
         """
         return _recalled(*self._native.recall(question, max_tokens))
 
@@ -817,10 +820,10 @@ class Session:
         Args:
             first: The first turn.
             last: The last turn.
-            loop_id: The loop; that of the handle if not given.
-            match: Only messages that fit this query, and of long ones the lines around what fits.
-            max_tokens: End the answer there, and say how to go on in `next`.
-            start: Where to go on: `SEQ` or `SEQ:OFFSET`, from the `next` of the answer before.
+            loop_id: The loop; by default that of the handle.
+            match: Only messages that match this query; long messages are cut to the lines around the matches.
+            max_tokens: The maximum number of tokens of the answer; `next` is the position of the rest.
+            start: The position to start from: `SEQ` or `SEQ:OFFSET`, the `next` of the answer before.
         """
         found: Json = decode(
             self._native.expand((first, last), loop_id, match, max_tokens, start)
@@ -864,11 +867,11 @@ class Session:
         return None if page is None else page.decode()
 
     def set_title(self, title: str) -> None:
-        """Give the session a title, which lists show in place of its first prompt."""
+        """Set the title of the session, which lists show in place of its first prompt."""
         self._native.set_title(title)
 
     def set_project(self, folder: Path) -> None:
-        """Note the folder that the session's agent works in."""
+        """Record the folder of the session's project."""
         self._native.set_project(fspath(folder))
 
 

@@ -1,7 +1,7 @@
 """Threads that wait for a store in place of an event loop.
 
-A call goes to a thread through a queue and comes back as one callback on its loop: the futures of an executor, and
-what ties them to those of asyncio, take longer than many a call.
+A call is passed to a thread through a queue, and its result to the loop as one callback: the futures of an
+executor, and their connection to those of asyncio, take longer than many calls.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ T = TypeVar("T")
 
 
 class Workers:
-    """Threads that begin when they are needed. They belong to the process that made them."""
+    """Threads that start when they are needed. They belong to the process that created them."""
 
     def __init__(self, what: str, threads: int = 4) -> None:
-        """Let at most so many calls of `what` be under way at once."""
+        """Allow at most `threads` calls of `what` at once."""
         self._what = what
         self._pool = _Pool(f"loopstore-{what}", threads)
         weakref.finalize(self, self._pool.close)
 
     def check(self) -> None:
-        """Raise an error if no call can begin any more."""
+        """Raise an error if no more calls may begin."""
         if self._pool.is_forked():
             raise ForkedError(
                 f"this {self._what} was opened before the process was forked; open it again in this process"
@@ -48,7 +48,7 @@ class Workers:
         return call
 
     async def run(self, work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Run `work` on a thread; never, if its caller is cancelled before it has begun."""
+        """Run `work` on a thread; not at all, if its caller is cancelled before it has begun."""
         call = self._begin(lambda: work(*args, **options))
         try:
             await call.waiter
@@ -58,7 +58,7 @@ class Workers:
         return call.result()
 
     async def cancellable(self, work: Callable[[_loopstore.CancelFlag], T]) -> T:
-        """Run `work` on a thread; it is told if nobody waits for it any more."""
+        """Run `work` on a thread; its cancel flag is set if the caller is cancelled."""
         cancel = _loopstore.CancelFlag()
         try:
             return await self.run(work, cancel)
@@ -69,7 +69,7 @@ class Workers:
     async def settled(
         self, work: Callable[[], T], cancel: _loopstore.CancelFlag | None = None
     ) -> T:
-        """Run `work` on a thread. What it does is settled when this returns or raises, cancelled or not."""
+        """Run `work` on a thread. The work has ended when this returns or raises, cancelled or not."""
         call = self._begin(work)
         cancelled: asyncio.CancelledError | None = None
         while not call.is_done:
@@ -85,12 +85,12 @@ class Workers:
         return call.result()
 
     def close(self) -> None:
-        """Let the threads go once they have done what they were given."""
+        """End the threads after their calls."""
         self._pool.close()
 
 
 class _Call(Generic[T]):
-    """A call on its way to a thread and back."""
+    """A call that is passed to a thread, and its result."""
 
     __slots__ = ("_error", "_value", "_work", "is_done", "is_wanted", "loop", "waiter")
 
@@ -114,11 +114,11 @@ class _Call(Generic[T]):
             self._error = error
 
     def report(self) -> None:
-        """Tell the loop that the work is done, from a thread."""
+        """Pass the result to the loop, from a thread."""
         try:
             self.loop.call_soon_threadsafe(self._end)
         except RuntimeError:
-            # The loop was closed meanwhile: nobody waits any more.
+            # The loop was closed meanwhile: no task waits any more.
             pass
 
     def _end(self) -> None:
@@ -127,19 +127,19 @@ class _Call(Generic[T]):
             self.waiter.set_result(None)
 
     def result(self) -> T:
-        """Return what the work returned, or raise what it raised."""
+        """Return the result of the work, or raise its exception."""
         error, self._error = self._error, None
         if error is None:
             return cast(T, self._value)
         try:
             raise error
         finally:
-            # Its traceback holds this frame.
+            # The traceback of the exception refers to this frame.
             del error
 
 
 class _Pool:
-    """What the threads hold themselves, so that they do not keep the `Workers` alive."""
+    """The state that the threads refer to, so that they do not keep the `Workers` alive."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._name = name
@@ -153,11 +153,11 @@ class _Pool:
         _POOLS.add(self)
 
     def is_forked(self) -> bool:
-        """Whether this came through a fork: its threads did not, and its lock may be held for good."""
+        """Return true in a forked process: the threads do not exist there, and the lock may be held forever."""
         return self._process != os.getpid()
 
     def take(self, call: _Call[Any]) -> bool:
-        """Give a call to a thread, unless the pool is closed."""
+        """Pass a call to a thread, unless the pool is closed."""
         with self._lock:
             if self.is_closed:
                 return False
@@ -173,14 +173,14 @@ class _Pool:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             call.run()
-            # First, so that whoever is told and calls again finds this thread free.
+            # First, so that a caller that continues with another call finds this thread free.
             with self._lock:
                 self._open -= 1
             call.report()
             del call
 
     def close(self) -> None:
-        """Let each thread end after the calls that were given."""
+        """End each thread after the calls in the queue."""
         if self.is_forked():
             return
         with self._lock:
@@ -201,7 +201,7 @@ _POOLS: weakref.WeakSet[_Pool] = weakref.WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    """End all threads before the interpreter ends, to which none may come back from a call afterwards."""
+    """End all threads before the interpreter ends: no thread may return from a call afterwards."""
     pools = list(_POOLS)
     for pool in pools:
         pool.close()

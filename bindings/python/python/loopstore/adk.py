@@ -6,9 +6,10 @@
     service = LoopstoreSessionService("agent.db")
     runner = Runner(app_name="weather", agent=agent, session_service=service)
 
-Events come back exactly as they went in, as far as ADK writes them as JSON. What they say stands beside them as messages: it is searched,
-counted, compacted and shown as any other session of loopstore, which `service.session(...)` returns. A
-compaction of loopstore changes what `context` and `prepare` show, never the events.
+Events are returned exactly as they were appended, as far as ADK writes them as JSON. Their texts are also stored
+as messages, which are searched, counted, compacted and shown as those of any other session of loopstore:
+`service.session(...)` returns it. A compaction of loopstore changes the results of `context` and `prepare`, never
+the events.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 
 from loopstore import _store
-from loopstore._adk import clean, said
+from loopstore._adk import clean, messages_of
 from loopstore._adk_state import (
     DELTA,
     Place,
@@ -66,13 +67,13 @@ class LoopstoreSessionService(BaseSessionService):
         on_delete: Literal["hide", "erase"] = "hide",
         on_stale: Literal["refuse", "merge"] = "refuse",
     ) -> None:
-        """Take a store.
+        """Open or wrap a store.
 
         Args:
             store: An open store, which stays open; or the path of a database, which `close` closes.
-            on_delete: What `delete_session` does: hide the session and keep the record, or erase it.
-            on_stale: What `append_event` does with a session object that does not know the newest event:
-                refuse it with `StaleSessionError`, as ADK's database does, or append all the same.
+            on_delete: The effect of `delete_session`: hide the session and keep the record, or erase it.
+            on_stale: The effect of `append_event` with a session object that lacks the newest event: reject it
+                with `StaleSessionError`, as ADK's database does, or append it anyway.
         """
         if on_delete not in ("hide", "erase"):
             raise InvalidInputError(f"on_delete is `hide` or `erase`, not {on_delete!r}")
@@ -90,7 +91,7 @@ class LoopstoreSessionService(BaseSessionService):
         self._locks = [Lock() for _ in range(64)]
 
     def session(self, *, app_name: str, user_id: str, session_id: str) -> _store.Session:
-        """Return a session as loopstore has it: `search`, `compact`, `undo`, `report`."""
+        """Return a session as loopstore's handle: `search`, `compact`, `undo`, `report`."""
         return self.store.session(_id(app_name, user_id, session_id))
 
     # Sessions.
@@ -106,7 +107,7 @@ class LoopstoreSessionService(BaseSessionService):
         """Create a session.
 
         Raises:
-            AlreadyExistsError: There is a session of this id.
+            AlreadyExistsError: A session with this id exists.
         """
         session_id = _stripped(session_id) or str(uuid.uuid4())
         id = _id(app_name, user_id, session_id)
@@ -137,12 +138,12 @@ class LoopstoreSessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with its events, or those that `config` asks for; `None` if there is none."""
+        """Return a session with its events, or those that `config` selects; `None` if there is none."""
         id = _id(app_name, user_id, _stripped(session_id))
         return await self._workers.run(lambda: self._get(id, config))
 
     def _created(self, log: _store.Session) -> tuple[Json, Place, Json] | None:
-        """Return what is known of a session, where it begins, and its first state."""
+        """Return the description of a session, its beginning, and its first state."""
         at = log.appended("created")
         if at is None:
             return None
@@ -160,7 +161,7 @@ class LoopstoreSessionService(BaseSessionService):
         if created is None:
             return None
         about, start, first = created
-        # The events before the state: whoever has the newest event has the state that belongs to it.
+        # The events are read before the state: the state then includes that of the newest event.
         events = self._events(log, start, config)
         newest = events[-1:] or log.entries(kinds=[_EVENT], after=start, last=1)
         last = newest[0] if newest else None
@@ -205,7 +206,7 @@ class LoopstoreSessionService(BaseSessionService):
             before = place_of(page[0])
             is_young = [about_of(entry)["time"] >= since for entry in page]
             pages.insert(0, [entry for entry, young in zip(page, is_young, strict=True) if young])
-            # Writers' clocks differ, and a run may end after a later one: but not by so many events.
+            # Clocks of writers differ, and a run may end after a later one: but not by this many events.
             if not any(is_young[: _PAGE // 2]):
                 break
         events = [entry for page in pages for entry in page]
@@ -234,7 +235,7 @@ class LoopstoreSessionService(BaseSessionService):
         return await self._workers.run(read)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session, if it is there: see `on_delete`. Its id may be used again."""
+        """Delete a session, if it exists: see `on_delete`. Its id may be used again."""
         id = _id(app_name, user_id, _stripped(session_id))
 
         def delete() -> None:
@@ -249,7 +250,7 @@ class LoopstoreSessionService(BaseSessionService):
         await self._workers.run(delete)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """Return the state that all sessions of a user share, its keys without `user:`."""
+        """Return the state that all sessions of a user share, with keys without `user:`."""
         id = _user_id(app_name, user_id)
         return await self._workers.run(lambda: StateLog(self.store, id).read({}))
 
@@ -258,12 +259,12 @@ class LoopstoreSessionService(BaseSessionService):
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event to a session and to its object; a partial one to neither.
 
-        When this returns the event is durable. The same event appended again, say because the answer to the
-        first attempt was lost, is stored once.
+        The event is durable when this returns. If the same event is appended again, for example because the
+        result of the first attempt was lost, it is stored once.
 
         Raises:
-            SessionNotFoundError: The session is not there.
-            StaleSessionError: The session object does not know the newest event. Get the session again.
+            SessionNotFoundError: The session does not exist.
+            StaleSessionError: The session object lacks the newest event. Get the session again.
         """
         if event.partial:
             return event
@@ -273,7 +274,7 @@ class LoopstoreSessionService(BaseSessionService):
         text = dumps(_dumped(event))
         key = "event/" + hashlib.sha256(text.encode()).hexdigest()
         app, user, own = _scopes(_plain(event.actions.state_delta))
-        parts = said(event)
+        parts = messages_of(event)
         about = {"id": clean(event.id), "author": clean(event.author), "time": event.timestamp}
         parts.append({"role": "extension", "kind": _EVENT, "data": {"about": about, "json": text}})
         if own:
@@ -291,7 +292,7 @@ class LoopstoreSessionService(BaseSessionService):
                 if is_new and self.on_stale == "refuse":
                     newest = log.entries(kinds=[_EVENT], last=1)
                     _refuse_stale(session, newest[0] if newest else None, start)
-                # Under the key too, so that a second attempt finishes what the first one began.
+                # Under the key too, so that a second attempt completes the first one.
                 if app:
                     StateLog(self.store, _app_id(session.app_name)).add(app, f"{id}/{key}")
                 if user:
@@ -301,20 +302,20 @@ class LoopstoreSessionService(BaseSessionService):
                 if own and is_new and is_time(key):
                     created = self._created(log)
                     StateLog.of(log, start).write_whole(created[2] if created else {})
-                # The event is the last but for the state that it brought.
+                # Only the state of the event may follow it.
                 marker = f"{at.loop_id}/{at.seqs.stop - (2 if own else 1)}"
                 session._storage_update_marker = marker
                 session.last_update_time = event.timestamp
                 return is_new
 
         is_new = await self._workers.run(append)
-        # What the store has already may stand in the object already.
+        # The object may already have what the store has.
         if not is_new and any(one == event for one in session.events if one.id == event.id):
             return event
         return self._commit_event_to_session(session, event)
 
     async def close(self) -> None:
-        """Let the threads go, and close the store if this object opened it."""
+        """End the threads, and close the store if this object opened it."""
         self._workers.close()
         if self._owns_store:
             self.store.close()
@@ -336,7 +337,7 @@ def _refuse_stale(session: Session, newest: Json | None, start: Place) -> None:
     if marker is not None:
         is_stale = marker != _marker(newest, start)
     else:
-        # An object that somebody made: it is stale if the store went on.
+        # The object was made by another program: it is stale if the store has newer events.
         about = None if newest is None else about_of(newest)
         last = clean(session.events[-1].id) if session.events else None
         is_stale = (
@@ -349,7 +350,7 @@ def _refuse_stale(session: Session, newest: Json | None, start: Place) -> None:
 
 
 def _plain(state: dict[str, Any] | None) -> Json:
-    """Return a state as JSON has it, in the way that ADK writes an event's."""
+    """Return a state as JSON, in the way that ADK writes that of an event."""
     if not state:
         return {}
     form: Json = _dumped(EventActions(state_delta=state))["state_delta"]
@@ -364,7 +365,7 @@ def _dumped(model: Event | EventActions) -> Json:
 
 
 def _scopes(state: Json) -> tuple[Json, Json, Json]:
-    """Part a state into that of the app, of the user and of the session."""
+    """Split a state into those of the app, of the user and of the session."""
     app: Json = {}
     user: Json = {}
     own: Json = {}
@@ -397,7 +398,7 @@ def _stripped(id: str | None) -> str:
 
 
 def _part(name: str) -> str:
-    """Write a name so that it has no separator in it."""
+    """Write a name without the separator."""
     if not isinstance(name, str):
         raise InvalidInputError(f"an app's, user's or session's id is a str, not {type(name).__name__}")
     try:

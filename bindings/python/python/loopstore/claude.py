@@ -7,10 +7,9 @@
     async for message in query(prompt="Will it rain?", options=ClaudeAgentOptions(session_store=store)):
         ...
 
-The entries that the SDK mirrors are kept as they came, each `uuid` once, and come back so. They are also
-understood: the session stands in the store under its own id, with its prompts, turns, tool calls,
-compactions and sub-agents, as an import of the transcript would make it. So it can be searched, shown,
-compacted and exported with `loopstore.Store`.
+The entries that the SDK mirrors are stored and returned unchanged, each `uuid` once. They are also imported: the
+store has the session under its own id, with its prompts, turns, tool calls, compactions and sub-agents, as an
+import of the transcript makes it. So it can be searched, shown, compacted and exported with `loopstore.Store`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _ENTRY = "claudeEntry"
 _IMPORTED = "claudeImported"
 _SUMMARY = "claudeSummary"
 
-# A transcript of fewer bytes is understood anew with each batch, a longer one when it grew by a sixteenth.
+# A transcript of fewer bytes is imported again with each batch, a longer one after it grew by a sixteenth.
 _SMALL = 2 << 20
 _GROWTH = 16
 
@@ -61,12 +60,12 @@ class LoopstoreSessionStore(SessionStore):
         on_delete: Literal["hide", "erase"] = "hide",
         understand: bool = True,
     ) -> None:
-        """Take a store.
+        """Open or wrap a store.
 
         Args:
             store: An open store, which stays open; or the path of a database, which `close` closes.
-            on_delete: What `delete` does: hide the session and keep the record, or erase it.
-            understand: Import what is mirrored, so that it can be searched, shown and compacted.
+            on_delete: The effect of `delete`: hide the session and keep the record, or erase it.
+            understand: True to import the mirrored entries, so that they can be searched, shown and compacted.
         """
         if on_delete not in ("hide", "erase"):
             raise InvalidInputError(f"on_delete is `hide` or `erase`, not {on_delete!r}")
@@ -79,19 +78,19 @@ class LoopstoreSessionStore(SessionStore):
         self._on_delete = on_delete
         self._understands = understand
         self._workers = Workers("store")
-        # How large each transcript was when it was understood last, and is now.
+        # The size of each transcript at its last import, and now.
         self._sizes: dict[str, tuple[int, int]] = {}
         self._lock = Lock()
 
     async def _run(self, work: Callable[[], T]) -> T:
         if current_async_library() == "asyncio":
             return await self._workers.run(work)
-        # The SDK also runs under trio, which has threads of its own.
+        # The SDK also runs on trio, which has its own threads.
         self._workers.check()
         return await to_thread.run_sync(work)
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Keep a batch of entries, each `uuid` once. When it returns they are durable."""
+        """Store a batch of entries, each `uuid` once. They are durable when it returns."""
         if entries:
             await self._run(lambda: self._append(key, entries))
 
@@ -113,10 +112,9 @@ class LoopstoreSessionStore(SessionStore):
             self._understand(key, mirror)
 
     async def understand(self, key: SessionKey) -> list[str]:
-        """Import all that was mirrored under a key, and return the ids of its sessions.
+        """Import all mirrored entries of a key, and return the ids of its sessions.
 
-        `append` does so by itself: with each batch while the transcript is small, later when it has grown by
-        a sixteenth.
+        `append` calls it: with each batch while the transcript is small, later after it has grown by a sixteenth.
         """
         return await self._run(lambda: self._understand(key, self.store.session(_id(key))))
 
@@ -128,7 +126,7 @@ class LoopstoreSessionStore(SessionStore):
                 lines, format="claude-code", name=name.rstrip("/") + ".jsonl"
             )
         except InvalidInputError:
-            # There is no conversation in it yet.
+            # It contains no conversation yet.
             return []
         sessions: list[str] = report["sessions"]
         known = {one for one, _ in mirror.append_keys(_IMPORTED)}
@@ -146,11 +144,11 @@ class LoopstoreSessionStore(SessionStore):
         return [cast(SessionStoreEntry, entry["message"]["data"]) for entry in found]
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return all entries of a key as they came; `None` if there are none."""
+        """Return all entries of a key unchanged; `None` if there are none."""
         return await self._run(lambda: self._entries(self.store.session(_id(key))) or None)
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """Return the sessions of a project with the time when each was last written."""
+        """Return the sessions of a project, each with the time of its last write."""
 
         def read() -> list[SessionStoreListEntry]:
             return [
@@ -162,7 +160,7 @@ class LoopstoreSessionStore(SessionStore):
         return await self._run(read)
 
     def _listed(self, prefix: str) -> list[tuple[str, int]]:
-        """Return what follows the prefix in the ids of sessions, and when each was last written."""
+        """Return the ends of the ids of sessions with this prefix, each with the time of its last write."""
         literal = prefix.replace("'", "''")
         rows = self.store.sql(
             "SELECT session_id, last_active_at FROM v_sessions"
@@ -171,7 +169,7 @@ class LoopstoreSessionStore(SessionStore):
         return [(row["session_id"][len(prefix) :], _millis(row["last_active_at"])) for row in rows]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """Return the SDK's summary of each session of a project; only what is new is read for it."""
+        """Return the SDK's summary of each session of a project; only new entries are read for it."""
         listed = await self.list_sessions(project_key)
         return await self._run(lambda: self._summaries(project_key, listed))
 
@@ -204,7 +202,7 @@ class LoopstoreSessionStore(SessionStore):
         return summaries
 
     def _kept_summary(self, index: Session, session_id: str) -> tuple[int, Json | None]:
-        """Return the newest summary of a session that was kept, with its number."""
+        """Return the newest stored summary of a session, with its number."""
         found = index.append_keys(f"{_quoted(session_id)}/", descending=True, limit=1)
         if not found:
             return 0, None
@@ -246,7 +244,7 @@ class LoopstoreSessionStore(SessionStore):
             session.hide()
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-        """Return the subpaths that there are entries of under a session."""
+        """Return the subpaths with entries under a session."""
         prefix = f"{_id(cast(SessionKey, key))}/"
 
         def read() -> list[str]:
@@ -255,7 +253,7 @@ class LoopstoreSessionStore(SessionStore):
         return await self._run(read)
 
     def close(self) -> None:
-        """Let the threads go, and close the store if this object opened it."""
+        """End the threads, and close the store if this object opened it."""
         self._workers.close()
         if self._owns_store:
             self.store.close()
@@ -277,14 +275,14 @@ def _quoted(part: str) -> str:
 
 
 def _id(key: SessionKey) -> str:
-    """Return the id of the session that holds the entries of a key."""
+    """Return the id of the session with the entries of a key."""
     id = f"claude/{_quoted(key['project_key'])}/{_quoted(key['session_id'])}"
     subpath = key.get("subpath")
     return f"{id}/{quote(subpath, safe='/')}" if subpath else id
 
 
 def _key_of(entry: SessionStoreEntry) -> str | None:
-    """Return what an entry is known by, if it is known by anything."""
+    """Return the identity of an entry, if it has one."""
     uuid = entry.get("uuid")
     if not isinstance(uuid, str) or not uuid:
         return None
@@ -298,7 +296,7 @@ def _summary(session_id: str, number: int, data: Any) -> tuple[str | None, bytes
 
 
 def _millis(time: str | None) -> int:
-    """Return milliseconds since the epoch of a time as the store writes it."""
+    """Convert a time of the store to milliseconds since the epoch."""
     if not time:
         return 0
     return int(datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp() * 1000)

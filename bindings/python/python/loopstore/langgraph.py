@@ -14,9 +14,9 @@
 >>> store.session("weather").context(format="openai")["messages"][1]["content"]
 'No.'
 
-A thread is a session. Its state comes back exactly as it came. A message is stored once, when it is first
-said, however many checkpoints and writes have it, and is searched, counted, shown and compacted as any other
-message of loopstore; a value that did not change is not written again.
+A thread is a session. Its state is returned exactly as it was stored. A message is stored once, at its first
+occurrence, however many checkpoints and writes contain it, and is searched, counted, shown and compacted as any
+other message of loopstore; an unchanged value is not written again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import TASKS
 
-from loopstore import _langchain, _loopstore, _said
+from loopstore import _langchain, _loopstore, _message_refs
 from loopstore._errors import (
     DamagedError,
     ExistsError,
@@ -60,7 +60,7 @@ from loopstore._errors import (
 from loopstore._json import decode, encode
 from loopstore._langchain import is_plain
 from loopstore._lists import Known, Memory, Pending, Remembered, Thread, pending
-from loopstore._said import Said
+from loopstore._message_refs import MessageRefs
 from loopstore._store import Path, Store
 
 __all__ = ["ExistsError", "ForeignThreadError", "LoopstoreSaver", "UnreadableError"]
@@ -83,11 +83,11 @@ _ENCODED = "langgraph.encoded"
 
 
 class LoopstoreSaver(BaseCheckpointSaver[str]):
-    """Keeps LangGraph's checkpoints in a store, for programs with and without asyncio.
+    """A saver that keeps LangGraph's checkpoints in a store, for programs with and without asyncio.
 
-    It may be used from all threads, and several processes may work on one database, one thread of LangGraph
-    included. `on_delete` says what `delete_thread` does: with "hide" nobody finds the thread any more, its id
-    may be used again, and the record stays; with "erase" its content is removed.
+    It may be used from all threads, and several processes may work on one database, and on one thread of
+    LangGraph. `on_delete` is the effect of `delete_thread`: with "hide" the thread is no longer found, its id may
+    be used again, and the record stays; with "erase" its content is removed.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None = None,
         on_delete: Literal["hide", "erase"] = "hide",
     ) -> None:
-        """Take an open store, or the path of one that is opened or created."""
+        """Wrap an open store, or open or create the database at a path."""
         super().__init__(serde=serde)
         if on_delete not in ("hide", "erase"):
             raise InvalidInputError(f"on_delete is 'hide' or 'erase', not {on_delete!r}")
@@ -106,14 +106,14 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         self._native = _loopstore.Checkpoints(self.store._native)
         self._memory = Memory()
         # LangGraph stores the checkpoints of a graph and of its subgraphs from several threads: the later one
-        # is to find the messages of the earlier.
+        # must find the messages of the earlier one.
         self._process = os.getpid()
         self._locks = [threading.Lock() for _ in range(64)]
 
     @classmethod
     @contextmanager
     def from_conn_string(cls, conn_string: str) -> Iterator[LoopstoreSaver]:
-        """Open a database for as long as the context lasts; ":memory:" is one in memory."""
+        """Open a database for the duration of the context; ":memory:" is a database in memory."""
         store = Store.in_memory() if conn_string == ":memory:" else Store.open(conn_string)
         with store:
             yield cls(store)
@@ -122,16 +122,16 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
 
     @property
     def _is_open(self) -> bool:
-        """Whether what is stored may be read by others: a serializer of the caller's own may encrypt it."""
+        """Return true if stored values may be readable: a custom serializer may encrypt them."""
         return isinstance(self.serde, JsonPlusSerializer)
 
-    def _write_in(self, channel: str, value: Any, said: Said) -> Any:
-        """Write a value of a channel, by reference to the messages that it holds where that can be."""
-        form = said.write(channel, value) if self._is_open else None
+    def _write_in(self, channel: str, value: Any, refs: MessageRefs) -> Any:
+        """Write a value of a channel, with references to the messages in it if possible."""
+        form = refs.write(channel, value) if self._is_open else None
         return self._write(value) if form is None else form
 
     def _write(self, value: Any) -> Any:
-        """Write a value: as JSON where that gives it back as it is, else in LangGraph's encoding."""
+        """Write a value: as JSON if JSON represents it exactly, else in LangGraph's encoding."""
         if self._is_open and is_plain(value):
             return {"value": value}
         kind, data = self.serde.dumps_typed(value)
@@ -142,7 +142,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     def _read(self, form: Any) -> Any:
         try:
             if isinstance(form, dict):
-                return _said.read(form, self._said(form)) if "said" in form else form["value"]
+                return _message_refs.read(form, self._referenced(form)) if "said" in form else form["value"]
             kind, text, *packing = form
             data = base64.b64decode(text)
             if packing:
@@ -152,7 +152,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         return self.serde.loads_typed((kind, data))
 
     def _write_metadata(self, value: Any) -> Any:
-        """Write metadata as JSON, so that it can be searched for; tuples become lists."""
+        """Write metadata as JSON, so that it can be searched; tuples become lists."""
         value = _listed(value)
         if is_plain(value) and not (isinstance(value, dict) and _ENCODED in value):
             return value
@@ -162,7 +162,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     def _read_metadata(self, form: Any) -> Any:
         return self._read(form[_ENCODED]) if isinstance(form, dict) and _ENCODED in form else form
 
-    def _said(self, form: Json) -> list[BaseMessage]:
+    def _referenced(self, form: Json) -> list[BaseMessage]:
         stored = [message for part in form["list"] for message in part["messages"]]
         return [_langchain.read(message, self.serde) for message in stored]
 
@@ -191,7 +191,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     # Reading.
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint with what was written on it, the newest if the config names none."""
+        """Return a checkpoint with its writes; the newest one if the config names none."""
         thread, ns = _thread(config), _ns(config)
         return self._get(thread, ns, _checkpoint_id(config))
 
@@ -234,7 +234,9 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         )
 
     def _migrate(self, thread: str, ns: str, parent: str, checkpoint: Json) -> None:
-        """Give a checkpoint of an older version what its parent's tasks sent, as newer ones have it."""
+        """Add the messages of its parent's tasks to a checkpoint of an older version, as newer versions have
+        them.
+        """
         found = self._native.get(thread, ns, parent)
         sent = decode(found)["writes"] if found is not None else []
         sends = [self._read(value) for _, channel, value in sent if channel == TASKS]
@@ -295,7 +297,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
 
     def _lock(self, thread: str) -> AbstractContextManager[Any]:
         if self._process != os.getpid():
-            # A lock may have been held when the process was forked; the store refuses what is asked.
+            # A lock may have been held when the process was forked; the store rejects the call then.
             return nullcontext()
         return self._locks[hash(thread) % len(self._locks)]
 
@@ -313,20 +315,20 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
             for key, value in checkpoint.items()
             if key not in ("id", "channel_values", "channel_versions")
         }
-        told = get_checkpoint_metadata(config, metadata)
+        merged = get_checkpoint_metadata(config, metadata)
         new: Json = {
             "ns": ns,
             "id": checkpoint["id"],
             "parent": parent,
             "checkpoint": self._write(rest),
             "versions": checkpoint["channel_versions"],
-            "metadata": {key: self._write_metadata(value) for key, value in told.items()},
+            "metadata": {key: self._write_metadata(value) for key, value in merged.items()},
         }
         changed = [channel for channel in new_versions if channel in values]
         unchanged = {channel for channel in values if channel not in new_versions}
         while True:
             known = self._known(thread, ns, parent, changed, values)
-            said = Said(known, ns, parent, self._write_message)
+            refs = MessageRefs(known, ns, parent, self._write_message)
             lists: dict[str, Pending] = {}
             stored: Json = {}
             for channel in changed:
@@ -335,21 +337,21 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
                     lists[channel] = pending(known, (ns, channel), value, self._write_message)
                     stored[channel] = {"list": lists[channel].parts}
                 else:
-                    stored[channel] = {"data": self._write_in(channel, value, said)}
+                    stored[channel] = {"data": self._write_in(channel, value, refs)}
             new["values"], new["unchanged"] = stored, sorted(unchanged)
-            new["said"] = said.lists
-            refers = lists or said.lists
+            new["said"] = refs.lists
+            refers = lists or refs.lists
             new["session"] = known.session if known is not None and refers else None
             answer = decode(self._native.put(thread, encode(new)))
             if "missing" in answer:
-                # LangGraph says that they did not change since a checkpoint that is not the parent.
+                # LangGraph states that they are unchanged since a checkpoint that is not the parent.
                 changed += answer["missing"]
                 unchanged.difference_update(answer["missing"])
             elif "stale" in answer:
                 self._memory.forget(thread)
             else:
                 break
-        said.note(answer["said"])
+        refs.note(answer["said"])
         if known is not None:
             known.carry(ns, parent, checkpoint["id"])
         self._memory.note(
@@ -366,7 +368,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     def _known(
         self, thread: str, ns: str, parent: str | None, changed: Sequence[str], values: Json
     ) -> Thread | None:
-        """Return what is known of a thread; its last state is read if nothing is."""
+        """Return the known state of a thread; its last state is read if none is known."""
         known = self._memory.get(thread)
         lists = [channel for channel in changed if self._is_open and _is_messages(values[channel])]
         if not lists:
@@ -376,7 +378,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         ):
             self._get(thread, ns, parent)
         elif known is None and ns:
-            # A subgraph begins with messages of the graph above.
+            # A subgraph begins with messages of its parent graph.
             self._get(thread, "", None)
         return self._memory.get(thread)
 
@@ -387,14 +389,14 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store what a task wrote. It is durable when this returns."""
+        """Store the writes of a task. They are durable when this returns."""
         until = time.monotonic() + _AWAIT
         while self._awaits(config, writes) and time.monotonic() < until:
             time.sleep(0.0005)
         self._put_writes(config, writes, task_id, task_path)
 
     def _awaits(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]]) -> bool:
-        """Whether a checkpoint is on its way behind whose messages those of the writes are to stand."""
+        """Return true if a checkpoint is about to be stored after whose messages those of the writes belong."""
         checkpoint_id, known = _checkpoint_id(config), self._memory.get(_thread(config))
         if checkpoint_id is None or known is None or not known.awaits(_ns(config), checkpoint_id):
             return False
@@ -415,18 +417,18 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         with self._lock(thread):
             while True:
                 known = self._memory.get(thread)
-                said = Said(known, ns, checkpoint_id, self._write_message)
+                refs = MessageRefs(known, ns, checkpoint_id, self._write_message)
                 new["writes"] = [
-                    [WRITES_IDX_MAP.get(channel, index), channel, self._write_in(channel, value, said)]
+                    [WRITES_IDX_MAP.get(channel, index), channel, self._write_in(channel, value, refs)]
                     for index, (channel, value) in enumerate(writes)
                 ]
-                new["said"] = said.lists
-                new["session"] = known.session if known is not None and said.lists else None
+                new["said"] = refs.lists
+                new["session"] = known.session if known is not None and refs.lists else None
                 answer = decode(self._native.put_writes(thread, encode(new)))
                 if "stale" not in answer:
                     break
                 self._memory.forget(thread)
-            said.note(answer["said"])
+            refs.note(answer["said"])
 
     # Whole threads.
 
@@ -456,24 +458,24 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what channels got on the way to a checkpoint."""
+        """Return the writes of channels on the way to a checkpoint."""
         if not channels:
             return {}
         found = self._native.history(
             _thread(config), _ns(config), _checkpoint_id(config), encode(list(channels))
         )
         history: dict[str, DeltaChannelHistory] = {}
-        for channel, told in decode(found).items():
+        for channel, written in decode(found).items():
             entry: DeltaChannelHistory = {
-                "writes": [(task, name, self._read(value)) for task, name, value in told["writes"]]
+                "writes": [(task, name, self._read(value)) for task, name, value in written["writes"]]
             }
-            if told["seed"] is not None:
-                entry["seed"] = self._read_value(told["seed"])
+            if written["seed"] is not None:
+                entry["seed"] = self._read_value(written["seed"])
             history[channel] = entry
         return history
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return a version after `current`, which no other writer of the thread makes."""
+        """Return a version after `current` that no other writer of the thread uses."""
         last = 0 if current is None else int(str(current).split(".", 1)[0])
         return f"{last + 1:010}.{random.getrandbits(40):010x}"
 
@@ -572,7 +574,7 @@ def _ns(config: RunnableConfig) -> str:
 
 
 def _checkpoint_id(config: RunnableConfig) -> str | None:
-    """Return which checkpoint is meant; an empty id names none, as for LangGraph's own savers."""
+    """Return the id of the checkpoint; an empty id means none, as for LangGraph's own savers."""
     return get_checkpoint_id(config) or None
 
 

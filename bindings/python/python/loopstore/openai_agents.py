@@ -6,9 +6,9 @@
     session = LoopstoreSession("user-17", "agent.db")
     result = await Runner.run(agent, "Will it rain?", session=session)
 
-What the SDK adds is stored once and never changed. `get_items` gives the context: each item as it was added,
-and what a compaction put in place of others. `pop_item` and `clear_session` begin a branch, and the record
-stays. The same session can be searched, shown and exported with `loopstore.Store`.
+The items that the SDK adds are stored once and never changed. `get_items` returns the context: each item as it
+was added, with summaries in place of compacted ones. `pop_item` and `clear_session` begin a branch, and the
+record stays. The same session can be searched, shown and exported with `loopstore.Store`.
 """
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ class LoopstoreSession(SessionABC):
         should_trigger_compaction: Decision | None = None,
         on_delete: Literal["keep", "erase"] = "keep",
     ) -> None:
-        """Take a session of a store.
+        """Open or wrap the store of a session.
 
         Args:
             session_id: The session's id.
             store: An open store, which stays open; or the path of a database, which `close` closes.
-            policy: When and how loopstore compacts; by default at 90 % of a window of 128,000 tokens.
+            policy: The policy of loopstore's compactions; by default at 90 % of a window of 128,000 tokens.
             session_settings: The SDK's settings: `limit` is the default of `get_items`.
-            compaction: Who compacts: loopstore, by the policy; or the provider (`responses.compact`), whose
-                sealed item is kept as it came and stands for what was before it.
-            client: The client that asks the provider.
+            compaction: The compacting side: loopstore, by the policy; or the provider (`responses.compact`),
+                whose sealed item is stored unchanged and replaces the items before it.
+            client: The client for requests to the provider.
             model: The model that the provider compacts with.
-            compaction_mode: How the provider gets the history: as the items, by the id of the last response, or
-                with `auto` by the id where the provider stored that response.
-            should_trigger_compaction: Decides whether the provider is asked; by default once ten items are
+            compaction_mode: The way in which the provider gets the history: as the items, by the id of the last
+                response, or with `auto` by the id if the provider stored that response.
+            should_trigger_compaction: Decides whether the provider is called; by default once ten items are
                 neither prompts nor compactions.
-            on_delete: What `clear_session` does: begin anew and keep the record, or erase it.
+            on_delete: The effect of `clear_session`: begin again and keep the record, or erase it.
         """
         if compaction not in ("loopstore", "openai"):
             raise InvalidInputError(f"compaction is `loopstore` or `openai`, not {compaction!r}")
@@ -108,31 +108,33 @@ class LoopstoreSession(SessionABC):
         else:
             in_memory = str(store) == ":memory:"
             self.store = Store.in_memory() if in_memory else Store.open(store)
-        self._native()  # An id that is none is told here.
+        self._native()  # An invalid id fails here.
         self._workers = Workers("session")
         self._response_id: str | None = None
         self._unstored_response_id: str | None = None
-        # How many items the session had when this object last read or wrote it; None: not known.
+        # The number of items in the session when this object last read or wrote it; None if unknown.
         self._known: int | None = None
 
     @property
     def session(self) -> Session:
-        """The session as loopstore has it, for what the SDK has no name for: `search`, `undo`, `report`."""
+        """The session as loopstore's handle, for functions that the SDK does not have: `search`, `undo`,
+        `report`.
+        """
         return Session(self._native())
 
     def _native(self, loop: asyncio.AbstractEventLoop | None = None) -> _loopstore.Session:
-        """Return a handle that goes on from where the session is now, whoever brought it there."""
+        """Return a handle that continues from the current end of the session, whichever program wrote it."""
         policy = native(self.policy, loop) if self.policy else None
         session = self.store._native.session(self.session_id, policy)
-        # Its own compactions count for the provider; every other model reads the originals.
+        # The provider's own compactions apply to the provider; every other model reads the originals.
         return session.for_provider("openai") if self.compaction == "openai" else session
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items of the context, oldest first.
 
         Args:
-            limit: Only the last so many; by default that of `session_settings`, else all. None for 0, and
-                all for a negative number.
+            limit: The maximum number of items, from the end; by default that of `session_settings`, else all.
+                None for 0, and all for a negative number.
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
@@ -149,7 +151,7 @@ class LoopstoreSession(SessionABC):
         return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items: all of them or, with an exception, none. When it returns they are durable."""
+        """Append items: all of them or, with an exception, none. They are durable when it returns."""
         if self.store.closed:
             raise ClosedError("the store is closed; open it again")
         if items:
@@ -158,8 +160,8 @@ class LoopstoreSession(SessionABC):
             self._known = None if known is None else known + len(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the last item back and return it; `None` if there is none. The record keeps it."""
-        # Taken, for all that is known, if the call fails.
+        """Remove the last item and return it; `None` if there is none. The record keeps it."""
+        # If the call fails, the item may have been removed.
         item: bytes | None = b""
         try:
             item = await self._workers.settled(lambda: self._native().pop_item())
@@ -169,7 +171,7 @@ class LoopstoreSession(SessionABC):
         return None if item is None else cast("TResponseInputItem", decode(item))
 
     async def clear_session(self) -> None:
-        """Begin anew: no item is left. The record stays, unless `on_delete` is `erase`."""
+        """Begin again without items. The record stays, unless `on_delete` is `erase`."""
 
         def clear() -> None:
             session = self._native()
@@ -186,7 +188,7 @@ class LoopstoreSession(SessionABC):
             self._forget_responses()
 
     def _forget_responses(self) -> None:
-        """Forget the last response: what the provider stored for it has items that are not there any more."""
+        """Forget the last response: the provider stored items for it that the session no longer has."""
         self._response_id = self._unstored_response_id = None
         self._known = None
 
@@ -196,20 +198,20 @@ class LoopstoreSession(SessionABC):
         *,
         wrapper: RunContextWrapper[Any] | None = None,
     ) -> None:
-        """Compact the session, if that is due: as an overlay, which `session.undo()` takes back.
+        """Compact the session, if a compaction is due: as an overlay, which `session.undo()` undoes.
 
-        While a call waits for its result the provider is asked only by `force`. It is asked with the items, or
-        by `previous_response_id` not at all, where somebody else added some that its last response does not know.
+        While a call waits for its result the provider is called only with `force`. It gets the items; with
+        `previous_response_id` it is not called if another program added items that its last response lacks.
 
         Args:
-            args: Of the SDK: `force` compacts whatever the policy or the decision says; `response_id`,
-                `store` and `compaction_mode` say how the provider gets the history where it is asked.
-            wrapper: The context of the run, whose usage counts what the provider used.
+            args: Of the SDK: `force` compacts whatever the policy or the decision says; `response_id`, `store`
+                and `compaction_mode` state how the provider gets the history.
+            wrapper: The context of the run, whose usage includes that of the provider.
         """
-        given: dict[str, Any] = dict(args or {})
-        force = bool(given.get("force"))
+        options: dict[str, Any] = dict(args or {})
+        force = bool(options.get("force"))
         if self.compaction == "openai":
-            await self._compact_by_provider(given, force, wrapper)
+            await self._compact_by_provider(options, force, wrapper)
             return
         loop = asyncio.get_running_loop()
         cancel = _loopstore.CancelFlag()
@@ -222,16 +224,16 @@ class LoopstoreSession(SessionABC):
         await self._workers.settled(compact, cancel)
 
     async def _compact_by_provider(
-        self, given: dict[str, Any], force: bool, wrapper: RunContextWrapper[Any] | None
+        self, options: dict[str, Any], force: bool, wrapper: RunContextWrapper[Any] | None
     ) -> None:
-        mode = self._mode(given)
+        mode = self._mode(options)
         found = await self._workers.settled(lambda: self._native().items_to_seal())
         if found is None:
             return
-        items = _responses.given(decode(found[0]))
+        items = _responses.sendable(decode(found[0]))
         is_foreign = self._known not in (None, len(items))
         if mode == "previous_response_id" and (is_foreign or self._is_hidden(len(items))):
-            if (given.get("compaction_mode") or self.compaction_mode) == "auto":
+            if (options.get("compaction_mode") or self.compaction_mode) == "auto":
                 mode = "input"
             elif is_foreign:
                 return
@@ -243,28 +245,28 @@ class LoopstoreSession(SessionABC):
         }
         if not force and (_responses.is_open(items) or not self._decides(context)):
             return
-        asked: dict[str, Any] = {"model": self.model}
+        request: dict[str, Any] = {"model": self.model}
         if mode == "previous_response_id":
-            asked["previous_response_id"] = self._response_id
+            request["previous_response_id"] = self._response_id
         else:
-            asked["input"] = items
-        answer = await self._openai().responses.compact(**asked)
-        if wrapper is not None and (told := getattr(answer, "usage", None)) is not None:
-            wrapper.usage.add(_responses.usage(told))
+            request["input"] = items
+        answer = await self._openai().responses.compact(**request)
+        if wrapper is not None and (used := getattr(answer, "usage", None)) is not None:
+            wrapper.usage.add(_responses.usage(used))
         output = _responses.answered(answer.output or [])
         _, loop_id, seq = found
         self._known = None
         await self._workers.settled(lambda: self._native().seal_items(encode(output), loop_id, seq))
 
-    def _mode(self, given: dict[str, Any]) -> Literal["previous_response_id", "input"]:
-        """Say how the provider gets the history."""
-        self._response_id = given.get("response_id") or self._response_id
-        is_stored = given.get("store")
+    def _mode(self, options: dict[str, Any]) -> Literal["previous_response_id", "input"]:
+        """Return the way in which the provider gets the history."""
+        self._response_id = options.get("response_id") or self._response_id
+        is_stored = options.get("store")
         if is_stored is False:
             self._unstored_response_id = self._response_id
         elif is_stored and self._unstored_response_id == self._response_id:
             self._unstored_response_id = None
-        mode = given.get("compaction_mode") or self.compaction_mode
+        mode = options.get("compaction_mode") or self.compaction_mode
         if mode == "previous_response_id" and self._response_id is None:
             raise ValueError("compaction by previous_response_id needs a response_id")
         if mode == "auto":
@@ -273,7 +275,7 @@ class LoopstoreSession(SessionABC):
         return "input" if mode == "input" else "previous_response_id"
 
     def _is_hidden(self, count: int) -> bool:
-        """Whether a limit keeps some of so many items from the model, so that no response has them all."""
+        """Return true if a limit hides some of the items from the model, so that no response has all of them."""
         limit = self.session_settings.limit if self.session_settings else None
         return limit is not None and 0 <= limit < count
 
@@ -286,7 +288,7 @@ class LoopstoreSession(SessionABC):
         return self._client
 
     def close(self) -> None:
-        """Let the threads go, and close the store if this object opened it."""
+        """End the threads, and close the store if this object opened it."""
         self._workers.close()
         if self._owns_store:
             self.store.close()
@@ -303,10 +305,10 @@ class LoopstoreSession(SessionABC):
         self.close()
 
 
-def _settings(given: dict[str, Any]) -> SessionSettings:
+def _settings(options: dict[str, Any]) -> SessionSettings:
     known = [field.name for field in dataclasses.fields(SessionSettings)]
-    if unknown := sorted(set(given) - set(known)):
+    if unknown := sorted(set(options) - set(known)):
         raise InvalidInputError(
             f"unknown session settings: {', '.join(unknown)}; known are {', '.join(known)}"
         )
-    return SessionSettings(**given)
+    return SessionSettings(**options)

@@ -10,7 +10,7 @@ use loopstore::extend::{
     active_blocks::{ActiveBlocks, View},
     leaf_of, moment_of, session_of,
 };
-use loopstore::internal::{Chain, Purpose, build, settings, turn_states};
+use loopstore::internal::{Chain, build, turn_states};
 use loopstore::model::{LoopId, SessionId};
 use serde::Serialize;
 
@@ -180,7 +180,7 @@ pub fn diff_contexts(
     })
 }
 
-/// A context that is named, but not yet read.
+/// A context whose name is known and whose content is not read yet.
 struct Side {
     label: String,
     leaf: LoopRow,
@@ -195,19 +195,15 @@ struct Loaded {
 impl Side {
     fn chain(&self, read: &dyn StoreRead) -> StoreResult<Chain> {
         let options = BuildOptions {
-            // The originals are all there, also if the newest run leaves older loops out.
+            // The originals of all loops are shown, also if the newest run omits older loops.
             older_loops: self.view.raw.then_some(OlderLoops::Rollup),
             ..BuildOptions::default()
         };
-        let (leaf, view) = (self.leaf.key, self.view);
-        let plain = settings(read, self.leaf.session, leaf, view, &options)?;
-        Chain::load(
+        Chain::load_active(
             read,
-            leaf,
-            view,
-            &plain.config,
-            &plain.window,
-            Purpose::Build,
+            (self.leaf.session, self.leaf.key),
+            self.view,
+            &options,
         )
     }
 
@@ -267,7 +263,7 @@ fn side(
     Ok(Side { label, leaf, view })
 }
 
-/// Returns the leaf and the moment of a side.
+/// Returns the leaf and the point in time of a side.
 fn place(
     read: &dyn StoreRead,
     owner: &SessionRow,
@@ -292,14 +288,14 @@ fn place(
 #[derive(Clone, Debug, PartialEq)]
 struct TurnPair {
     states: [Option<TurnState>; 2],
-    /// The blocks whose texts stand for the turn.
+    /// The blocks whose texts replace the turn.
     texts: [Option<String>; 2],
 }
 
 /// A loop with the pairs of its turns.
 type LoopPairs = (LoopId, Vec<TurnPair>);
 
-/// Puts the turns of both contexts side by side. The keys of loops rise from the root to the leaf.
+/// Pairs the turns of both contexts. The keys of loops rise from the root to the leaf.
 fn pairs(
     read: &dyn StoreRead,
     from: &[LoopStates],
@@ -340,7 +336,7 @@ fn is_text(state: Option<TurnState>) -> bool {
     )
 }
 
-/// Returns the name of the block that speaks for a loop: `LOOP#GENERATION`.
+/// Returns the name of the block that applies to a loop: `LOOP#GENERATION`.
 fn name(read: &dyn StoreRead, states: Option<&LoopStates>) -> StoreResult<Option<String>> {
     let Some(block) = states.and_then(|states| states.block.as_ref()) else {
         return Ok(None);
@@ -349,7 +345,7 @@ fn name(read: &dyn StoreRead, states: Option<&LoopStates>) -> StoreResult<Option
     Ok(Some(format!("{loop_id}#{}", block.generation)))
 }
 
-/// Returns the runs of turns for which `what` says the same.
+/// Groups consecutive turns for which `what` returns the same value.
 fn runs<T: PartialEq>(
     pairs: &[TurnPair],
     what: impl Fn(&TurnPair) -> Option<T>,

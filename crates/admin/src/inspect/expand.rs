@@ -213,7 +213,7 @@ pub fn expand(
     page.end()
 }
 
-/// Returns the messages of the turns that are asked for, from where the answer begins.
+/// Returns the sequences of the messages of the requested turns, from the beginning of the answer on.
 fn seqs(read: &dyn StoreRead, row: &LoopRow, request: &ExpandRequest) -> StoreResult<Range<u32>> {
     let ((first, last), turns) = (request.turns, row.totals.turns);
     if first > last || first >= turns {
@@ -238,7 +238,7 @@ fn seqs(read: &dyn StoreRead, row: &LoopRow, request: &ExpandRequest) -> StoreRe
     }
 }
 
-/// Tells why a loop has no turns `first` to `last`.
+/// Describes why a loop has no turns `first` to `last`.
 fn no_turns(row: &LoopRow, first: u32, last: u32) -> String {
     if first > last {
         return format!("{first}..{last} is backwards; give {last}..{first}");

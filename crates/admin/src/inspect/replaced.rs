@@ -161,7 +161,7 @@ fn of_run(
     }
 }
 
-/// Returns a section with its turns: the one that is named, else the first that hides anything.
+/// Returns a section with its turns: the named section, else the first one that hides content.
 fn turns_of(block: &BlockRow, named: Option<BlockSection>) -> StoreResult<(BlockSection, Turns)> {
     let layout = &block.layout;
     let of = |section| match section {
@@ -187,7 +187,7 @@ fn turns_of(block: &BlockRow, named: Option<BlockSection>) -> StoreResult<(Block
     })
 }
 
-/// Returns what a block covers, what a rollup goes on from included; the oldest first.
+/// Returns the turns that a block covers, including those of the rollups that it extends; the oldest first.
 fn covers(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<CoveredTurns>> {
     let mut rollups = vec![block.key];
     let mut before = block.extends;
@@ -209,7 +209,7 @@ fn covers(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<CoveredTurn
     Ok(covers)
 }
 
-/// Returns what the rollup `key` goes on from. It stands on the chain of `block`.
+/// Returns the rollup that the rollup `key` extends. Both are on the chain of `block`.
 fn extended(
     read: &dyn StoreRead,
     block: &BlockRow,

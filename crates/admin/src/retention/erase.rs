@@ -1,4 +1,4 @@
-//! Erasing a session: nothing of it is left but its receipt.
+//! Erasing a session: only its receipt remains.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +123,7 @@ pub fn erase(store: &dyn Database, request: &EraseRequest) -> StoreResult<EraseR
     Ok(report)
 }
 
-/// Tells what would be erased.
+/// Returns the report of a dry run.
 fn preview(scan: &dyn StoreScan, request: &EraseRequest) -> StoreResult<EraseReport> {
     let Some(row) = scan.session(&request.session)? else {
         let (key, receipt) = erased_before(scan, &request.session)?;
@@ -165,7 +165,7 @@ impl EraseReport {
     }
 }
 
-/// Returns the newest receipt of a session that is gone.
+/// Returns the newest receipt of an erased session.
 fn erased_before(scan: &dyn StoreScan, session: &SessionId) -> StoreResult<(i64, Receipt)> {
     let found = scan.receipts()?.into_iter().rev().find_map(|row| {
         let fits = |receipt: &Receipt| receipt.session == *session && is_removal(&row);
@@ -178,7 +178,7 @@ fn is_removal(row: &ReceiptRow) -> bool {
     matches!(row.kind.as_str(), "erase" | "prune")
 }
 
-/// Refuses while somebody drives a loop of the session.
+/// Fails if a program holds the lease of a loop of the session.
 fn check_free(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<()> {
     let now = now();
     for row in read.loops(session.key)? {
@@ -194,7 +194,7 @@ fn check_free(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<()> {
     Ok(())
 }
 
-/// Returns the sessions that this one started, or that go on from a loop of it.
+/// Returns the sessions that this one started, or that continue a loop of it.
 fn named_by(scan: &dyn StoreScan, key: SessionKey) -> StoreResult<Vec<SessionId>> {
     let mut keys = scan.started_by(key)?;
     keys.extend(scan.continuations(key)?.by);

@@ -1,5 +1,5 @@
-//! The kept source files of a session that loses content: a file goes with the last session that it
-//! holds something of. Until then it stays for the others, and what it holds of this one with it.
+//! The kept source files of a session that loses content: a file is removed with the last session that has
+//! content in it. Until then it stays for the other sessions, and still contains the content of this one.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct KeptFile {
 /// The kept files of sessions that lose content.
 pub(super) type KeptFiles = BTreeMap<SourceKey, (SourceRow, KeptFile)>;
 
-/// Returns what becomes of the files when these sessions lose content.
+/// Decides for each file whether it is removed when these sessions lose content.
 pub(super) fn plan(
     scan: &dyn StoreScan,
     sessions: &[SessionKey],
@@ -53,7 +53,7 @@ pub(super) fn plan(
     Ok(files)
 }
 
-/// Removes the files of a session that go and gives up the others, and notes both in the receipt.
+/// Removes the files that go, unlinks the others from the session, and records both in the receipt.
 pub(super) fn remove(
     write: &mut dyn StoreWrite,
     session: SessionKey,
@@ -77,7 +77,7 @@ pub(super) fn remove(
     Ok(files)
 }
 
-/// Returns the files as a report tells them.
+/// Returns the files in the form of a report.
 pub(super) fn listed(files: KeptFiles) -> Vec<KeptFile> {
     files.into_values().map(|(_, file)| file).collect()
 }

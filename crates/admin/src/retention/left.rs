@@ -1,7 +1,8 @@
-//! Looking for what was removed, in all that is stored afterwards.
+//! The search for removed content in all that is still stored.
 //!
-//! Everything is read through the store, so packs are unpacked, pages decrypted and files put together.
-//! In a file all sessions are looked at; on a server, which may hold a hundred thousand, those that hang
+//! All content is read through the store, so packs are unpacked, pages decrypted and files put together. In a
+//! file all sessions are searched; on a server, which may have a hundred thousand, only those connected with
+//! the redacted one.
 //! together with the redacted one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use loopstore::model::SessionId;
 use loopstore_redact::Redactor;
 use serde::Serialize;
 
-/// The bytes of a part of a file that are looked at again with the next one.
+/// The number of bytes at the end of a part of a file that are searched again with the next part.
 const OVERLAP: usize = 4096;
 
 /// A place that still contains removed content.
@@ -32,8 +33,8 @@ pub struct LeftPlace {
     pub count: u64,
 }
 
-/// Returns where secrets that the redactor knows, or parts of them, still stand; `shared` are the kept
-/// files that the session had and others still have.
+/// Returns the places that still contain secrets of the redactor, or parts of them. `shared` are the kept files
+/// that the session had and other sessions still have.
 pub(super) fn look(
     store: &dyn Database,
     session: &SessionId,
@@ -71,8 +72,8 @@ pub(super) fn look(
     })
 }
 
-/// Returns the sessions that hang together with one: those that it started or that go on from it, and
-/// the other way round.
+/// Returns the sessions connected with one: those that it started or that continue it, and those that started
+/// it or that it continues.
 fn family(scan: &dyn StoreScan, session: &SessionId) -> StoreResult<Vec<SessionKey>> {
     let Some(row) = scan.session(session)? else {
         return Ok(Vec::new());
@@ -88,7 +89,8 @@ fn family(scan: &dyn StoreScan, session: &SessionId) -> StoreResult<Vec<SessionK
 }
 
 struct LeftoverSearch<'a> {
-    /// The session that was redacted. Elsewhere a word that its secrets have too is no part of them.
+    /// The redacted session. In other sessions, a word that is also in a secret is not reported as a part of
+    /// the secret.
     own: &'a SessionId,
     redactor: &'a mut Redactor,
     receipts: Vec<ReceiptRow>,

@@ -61,7 +61,7 @@ pub enum Leftover {
 }
 
 impl Leftover {
-    /// Returns what is left if something also stays in content or not.
+    /// Returns `InContent` if nothing else remains and something stays in content.
     fn or_in_content(self, stays: bool) -> Self {
         match self {
             Self::None | Self::OnServer if stays => Self::InContent,
@@ -70,7 +70,7 @@ impl Leftover {
     }
 }
 
-/// Scrubs the file and removes copies that killed processes left. What cannot be done now is reported.
+/// Scrubs the file and removes copies that killed processes left. What cannot be removed now is reported.
 fn scrub(store: &dyn Database) -> StoreResult<(Leftover, Vec<UnfinishedCopy>)> {
     let leftover = match store.scrub() {
         Ok(Scrubbed::Clean | Scrubbed::Done) => Leftover::None,

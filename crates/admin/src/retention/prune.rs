@@ -1,7 +1,7 @@
-//! Pruning: old sessions go, each with a receipt.
+//! Pruning: old sessions are removed, each with a receipt.
 //!
-//! The sessions to prune are found in one snapshot; then each group of connected sessions is removed in a
-//! transaction of its own, which looks again whether anything happened to them since.
+//! The sessions to prune are selected in one snapshot; then each group of connected sessions is removed in a
+//! transaction of its own, which checks again that the sessions are unchanged.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -20,8 +20,8 @@ use super::erase::remove;
 use super::files::{self, KeptFile, KeptFiles};
 use super::{Leftover, scrub};
 
-/// A loop that is pending or running without a driver counts as open for this long after something
-/// last happened in its session, in milliseconds.
+/// The time for which a loop that is pending or running without a driver counts as open after the last activity
+/// in its session, in milliseconds.
 const OPEN_FOR: i64 = 24 * 60 * 60 * 1000;
 
 /// A request to prune sessions. `older_than` or `keep_last` must be set.
@@ -169,7 +169,7 @@ pub fn prune(store: &dyn Database, request: &PruneRequest) -> StoreResult<PruneR
 }
 
 impl PruneReport {
-    /// Tells what became of the kept files of the sessions that went.
+    /// Adds the kept files of the pruned sessions to the report.
     fn take_files(&mut self, files: KeptFiles) {
         let gone: HashSet<&SessionId> = self.pruned.iter().map(|one| &one.session_id).collect();
         let mut others = BTreeSet::new();
@@ -241,7 +241,7 @@ impl PrunePlan {
         Ok(plan)
     }
 
-    /// Decides about sessions that hang together.
+    /// Decides about a group of connected sessions.
     fn take(
         &mut self,
         scan: &dyn StoreScan,
@@ -275,14 +275,16 @@ impl PrunePlan {
 }
 
 /// Returns the time of a session's newest message, else of its beginning, in milliseconds since the epoch;
-/// `None` if neither is known. When it was imported, compacted or forked says nothing of its age.
+/// `None` if neither is known. The time of an import, a compaction or a fork does not change the age of a
+/// session.
 fn last_active(row: &SessionRow) -> Option<i64> {
     let text = row.last_active_at.as_ref().or(row.created_at.as_ref())?;
     Time::from_text(text.clone()).millis()
 }
 
-/// Returns when a session was last used, in milliseconds since the epoch: a message, a loop or fork that
-/// began, a compaction, an undo, a context that was noted. What has no time is older than all else.
+/// Returns the time of the last use of a session, in milliseconds since the epoch: a message, the beginning of
+/// a loop or fork, a compaction, an undo, or a recorded context. A session without a time is older than all
+/// others.
 fn last_used(read: &dyn StoreRead, row: &SessionRow, loops: &[LoopRow]) -> StoreResult<i64> {
     let begun = loops.iter().filter_map(|row| row.started_at.clone());
     let mut times: Vec<String> = begun.collect();
@@ -303,7 +305,7 @@ fn last_used(read: &dyn StoreRead, row: &SessionRow, loops: &[LoopRow]) -> Store
     Ok(millis.chain(last_active(row)).max().unwrap_or(i64::MIN))
 }
 
-/// Returns the sessions that are asked about and not among the newest that stay.
+/// Returns the selected sessions without the newest ones, which stay.
 fn behind_the_newest<'a>(
     rows: &'a [SessionRow],
     active: &HashMap<SessionKey, Option<i64>>,
@@ -318,8 +320,8 @@ fn behind_the_newest<'a>(
     asked.split_off(request.keep_last.unwrap_or(0).min(asked.len()))
 }
 
-/// Returns the sessions that go together with one of these: those that started each other or go on from each
-/// other, each group once. Only what hangs together with one that may go is looked for.
+/// Groups sessions that started each other or continue each other. Only groups with one of these sessions are
+/// searched for, and each is returned once.
 fn groups(
     scan: &dyn StoreScan,
     rows: &[SessionRow],
@@ -353,7 +355,7 @@ fn groups(
     Ok(groups)
 }
 
-/// Returns why a session stays whatever its age.
+/// Returns the reason that a session stays whatever its age, if there is one.
 fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>> {
     if read.flags(row.key)?.protected_at.is_some() {
         return Ok(Some(KeptWhy::Protected));
@@ -382,7 +384,7 @@ fn summary_of(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<PrunedSessi
     })
 }
 
-/// Removes sessions that hang together, in one transaction, unless something happened to one of them.
+/// Removes a group of connected sessions in one transaction, unless one of them changed meanwhile.
 fn prune_group(
     store: &dyn Database,
     group: SessionFamily,
@@ -421,7 +423,7 @@ fn prune_group(
         return Ok(());
     };
     for (pruned, held) in removed {
-        // The last session of a file says what became of it.
+        // The pruning of the last session of a file decides about the file.
         files.extend(held);
         report.pruned.push(pruned);
     }

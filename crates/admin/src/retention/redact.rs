@@ -1,9 +1,9 @@
-//! Taking secrets out of a stored session.
+//! Removes secrets from a stored session.
 //!
-//! Everything is read twice: first to find the secrets, then to replace them wherever they stand, also
-//! where no rule would find them: in a summary say, or cut in two by one. A message that changes keeps
-//! its digest and its place in the chain and loses the salt; what stands there now has a digest of its
-//! own. In the end all that is stored is searched for what was removed.
+//! The session is read twice: first to find the secrets, then to replace them everywhere, also where no rule
+//! would find them: in a summary, or cut in two by a summary. A changed message keeps its digest and its
+//! position in the chain and loses its salt; the new content has a digest of its own. At the end, all stored
+//! content is searched for what was removed.
 
 mod messages;
 mod report;
@@ -85,7 +85,7 @@ pub fn redact_session(store: &dyn Database, request: &RedactRequest) -> StoreRes
     Ok(report)
 }
 
-/// Notes that what comes into the session is redacted.
+/// Marks the session, so that later imports into it are redacted.
 fn mark(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<()> {
     let mut flags = write.flags(session)?;
     if flags.redacts {
@@ -276,7 +276,7 @@ impl<'a> RedactWork<'a> {
         self.report.source_of.dedup();
     }
 
-    /// Adds what was found since the last time, and returns it.
+    /// Adds the counts since the last call, and returns them.
     fn add_counts(&mut self) -> RedactionCounts {
         let counts = self.redactor.take_counts();
         add_counts(&mut self.report.secrets, &counts.secrets);
@@ -285,7 +285,7 @@ impl<'a> RedactWork<'a> {
         counts
     }
 
-    /// Finds the messages of a loop that change, and what they say then.
+    /// Finds the messages of a loop that change, and their new content.
     fn find_in_loop(
         &mut self,
         scan: &dyn StoreScan,

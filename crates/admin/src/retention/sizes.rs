@@ -11,7 +11,7 @@ use loopstore::extend::{
 use loopstore::internal::added_loops;
 use loopstore::model::Role;
 
-/// By how much a message became larger; negative: smaller.
+/// The growth of a message; negative if it shrank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SizeChange {
     pub(super) tokens: i64,
@@ -19,7 +19,7 @@ pub(super) struct SizeChange {
 }
 
 impl SizeChange {
-    /// The change from one size to another.
+    /// Returns the change from one size to another.
     pub(super) fn between(before: (u64, u64), after: (u64, u64)) -> Self {
         let less = |a: u64, b: u64| a.cast_signed().saturating_sub(b.cast_signed());
         Self {
@@ -34,7 +34,7 @@ impl SizeChange {
     }
 }
 
-/// The changes of sizes in a session. Extensions count for nothing but system prompts.
+/// The changes of sizes in a session. Of extensions only system prompts count.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Messages that are no extension, by loop and sequence.
@@ -46,7 +46,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Writes all that follows.
+    /// Writes all values that depend on the changes.
     pub(super) fn settle(
         &self,
         write: &mut dyn StoreWrite,
@@ -131,7 +131,7 @@ impl Changes {
         write.resize_block(&block)
     }
 
-    /// Writes the sizes of a block's quotes whose originals changed, and returns by how much they did.
+    /// Writes the sizes of a block's quotes whose originals changed, and returns the changes.
     fn settle_quotes(
         &self,
         write: &mut dyn StoreWrite,
@@ -156,7 +156,8 @@ impl Changes {
         Ok(all)
     }
 
-    /// Returns the change of what a block covers of its own loop, and of the originals that it shows.
+    /// Returns the change of the messages that a block covers in its own loop, and of the originals that it
+    /// shows.
     fn of_sections(
         &self,
         read: &dyn StoreRead,
@@ -183,7 +184,7 @@ impl Changes {
         Ok((all, shown))
     }
 
-    /// Returns the change of what a rollup covers of other loops.
+    /// Returns the change of the messages that a rollup covers in other loops.
     fn of_others(
         &self,
         read: &dyn StoreRead,
@@ -195,7 +196,7 @@ impl Changes {
         }
         let before = block.extends.and_then(|key| covered.get(&key));
         let mut all = match before {
-            // Its own loop is that of this one.
+            // The earlier rollup belongs to the same loop.
             Some(before) if before.loop_key == block.loop_key => before.others,
             Some(before) => before.own.saturating_add(before.others),
             None => 0,
@@ -212,12 +213,12 @@ impl Changes {
     }
 }
 
-/// By how many tokens the originals that a block covers became more.
+/// The growth of the originals that a block covers, in tokens.
 struct CoveredSizes {
     loop_key: LoopKey,
-    /// Of its own loop.
+    /// In its own loop.
     own: i64,
-    /// Of the loops before.
+    /// In the loops before.
     others: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Removes from the rows that were taken over what does not fit together, until all of it does.
+//! Removes inconsistent rows from the copy until it is consistent.
 
 mod loops;
 
@@ -17,14 +17,14 @@ use loopstore_verify::internal::{CheckedPart, Subject, faults};
 
 use super::Lost;
 
-/// After so many attempts on the same row it is given up whole.
+/// The number of attempts on a row after which it is removed.
 const ATTEMPTS: u32 = 3;
-/// After so many attempts on a session it is given up whole.
+/// The number of attempts on a session after which it is removed.
 const ROUNDS: u32 = 10_000;
 
 type Faults = Vec<(Subject, Problem)>;
 
-/// Removes what does not fit together and returns what that was.
+/// Removes inconsistent rows and returns a report of them.
 pub(super) fn mend(mender: &mut Mender<'_>, counter: &dyn TokenCounter) -> StoreResult<Vec<Lost>> {
     let mut mending = SalvageMending {
         mender,
@@ -57,8 +57,8 @@ impl SalvageMending<'_, '_> {
         self.audit()
     }
 
-    /// Begins audit chains anew that do not fit what is left. Where nothing was lost that explains it, rows
-    /// were taken out or changed, and the report says so.
+    /// Starts audit chains again that do not match the remaining rows. If no lost row explains the mismatch,
+    /// rows were removed or changed earlier, and the report says so.
     fn audit(&mut self) -> StoreResult<()> {
         let is_explained = !self.lost.is_empty();
         for key in self.mender.scan().session_keys()? {
@@ -117,7 +117,7 @@ impl SalvageMending<'_, '_> {
         *attempts
     }
 
-    /// Gives sessions of which only the loops are left a row.
+    /// Adds a row for each session of which only loops are left.
     fn name_headless(&mut self) -> StoreResult<()> {
         for (key, tick) in self.mender.headless()? {
             let name = format!("salvaged-{}", key.0);
@@ -152,7 +152,7 @@ impl SalvageMending<'_, '_> {
         faults(self.mender.scan(), self.counter, part)
     }
 
-    /// Removes what hangs on rows that are gone.
+    /// Removes rows that refer to removed rows.
     fn settle(&mut self) -> StoreResult<()> {
         for loops in self.mender.homeless()? {
             let place = format!("loop with key {}: {} messages", loops.key.0, loops.messages);
@@ -182,7 +182,7 @@ impl SalvageMending<'_, '_> {
         Ok(())
     }
 
-    /// Mends a session until nothing is wrong with it.
+    /// Repairs a session until it has no fault.
     fn session(&mut self, key: SessionKey) -> StoreResult<()> {
         for _ in 0..ROUNDS {
             for loop_key in self.mender.scan().loop_keys(key)? {
@@ -203,8 +203,7 @@ impl SalvageMending<'_, '_> {
         self.settle()
     }
 
-    /// Mends what is most basic of the faults, as the others may follow from it. Returns whether
-    /// there was something to mend.
+    /// Repairs the most basic of the faults, as the others may follow from it. Returns true if it repaired one.
     fn mend_session(&mut self, key: SessionKey, faults: &Faults) -> StoreResult<bool> {
         let is_row = |subject: &Subject| matches!(subject, Subject::Session(_));
         if let Some((_, problem)) = faults.iter().find(|(subject, _)| is_row(subject)) {
@@ -225,7 +224,7 @@ impl SalvageMending<'_, '_> {
         self.overlays(faults)
     }
 
-    /// Mends what is said of a session.
+    /// Repairs the row of a session.
     fn session_row(&mut self, key: SessionKey, problem: &Problem) -> StoreResult<bool> {
         if self.attempt(Subject::Session(key)) > ATTEMPTS {
             return Ok(false);
@@ -246,7 +245,7 @@ impl SalvageMending<'_, '_> {
         Ok(true)
     }
 
-    /// Removes runs, undos and redos that are not whole; where all are, manifests.
+    /// Removes incomplete runs, undos and redos; if there are none, incomplete manifests.
     fn overlays(&mut self, faults: &Faults) -> StoreResult<bool> {
         let mut is_mended = false;
         let mut seen = BTreeSet::new();

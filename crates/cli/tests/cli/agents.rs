@@ -1,5 +1,5 @@
-//! The agents' own programs go on with what `resume` wrote for them. They talk to a server on loopback that
-//! plays the provider and answers `PONG`; no account is needed, and nothing leaves the machine.
+//! The agents' own programs continue from the files that `resume` wrote for them. Their provider is a server on
+//! loopback that answers `PONG`: no account is needed, and nothing leaves the machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,16 +11,16 @@ use crate::commands::stage::{AGENTS_HOMES, Stage};
 use crate::support::http_server::{HttpServer, ServedResponse};
 use crate::support::needs;
 
-/// Seconds that an agent may take.
-const PATIENCE: &str = "300";
+/// The maximum duration of an agent's run, in seconds.
+const MAX_SECONDS: &str = "300";
 
-/// Answers a request as its provider would.
-fn narrate(request: &str) -> String {
-    narrate_using(request, 5)
+/// Returns the provider's answer to a request.
+fn provider_answer(request: &str) -> String {
+    provider_answer_with(request, 5)
 }
 
-/// Answers a request as its provider would that counts so many tokens of input.
-pub fn narrate_using(request: &str, tokens: u64) -> String {
+/// Returns the provider's answer to a request, with this number of input tokens in its usage.
+pub fn provider_answer_with(request: &str, tokens: u64) -> String {
     let path = request.split(' ').nth(1).unwrap_or_default();
     let events = match path.split('?').next().unwrap_or_default() {
         "/v1/messages" => anthropic(tokens),
@@ -64,7 +64,7 @@ fn responses(tokens: u64) -> Vec<Value> {
     ]
 }
 
-/// Points an agent to the server.
+/// Configures an agent to use the server.
 pub fn configure(agent: &str, home: &Path, url: &str) {
     let (file, text) = match agent {
         "codex" => (
@@ -93,7 +93,7 @@ pub fn configure(agent: &str, home: &Path, url: &str) {
     std::fs::write(file, text).unwrap();
 }
 
-/// What goes on with a session, without a terminal.
+/// Returns the commands that continue a session without a terminal.
 pub fn commands(agent: &str, told: &Value) -> Vec<String> {
     let (id, file) = (&told["agent_session_id"], &told["file"]);
     let (id, file) = (id.as_str().unwrap(), file.as_str().unwrap());
@@ -110,15 +110,15 @@ pub fn commands(agent: &str, told: &Value) -> Vec<String> {
     }
 }
 
-/// A line that runs an agent's own program, in a folder and with a home.
+/// Returns a command that runs an agent's own program, with this folder and home.
 pub fn program(line: &str, work: &Path, home: &Path, url: &str) -> Command {
     let programs = needs::find(&needs::AGENTS).unwrap();
     let path = std::env::var("PATH").unwrap();
     let path = format!("{}:{path}", programs.display());
     let mut command = Command::new("timeout");
-    command.args([PATIENCE, "sh", "-c", line]);
+    command.args([MAX_SECONDS, "sh", "-c", line]);
     command.current_dir(work);
-    // OpenCode takes this for the folder that it is in.
+    // OpenCode uses this as its working folder.
     command.env("PWD", work).env("HOME", home).env("PATH", path);
     for variable in AGENTS_HOMES {
         command.env_remove(variable);
@@ -133,7 +133,7 @@ pub fn program(line: &str, work: &Path, home: &Path, url: &str) -> Command {
     command
 }
 
-/// All texts of a request, in order.
+/// Collects all texts of a request, in order.
 fn texts(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) => found.push(text.clone()),
@@ -143,8 +143,8 @@ fn texts(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Returns the texts of the last conversation that the server was asked to go on with.
-fn asked(server: &HttpServer) -> Vec<String> {
+/// Returns the texts of the last conversation that the server received.
+fn received_texts(server: &HttpServer) -> Vec<String> {
     let requests = server.requests();
     let bodies = requests.iter().rev();
     let bodies = bodies.filter_map(|request| request.split_once("\r\n\r\n"));
@@ -179,7 +179,7 @@ fn every_agent_goes_on_with_the_conversation_that_was_stored() {
     let (home, work) = (stage.path("agents-home"), stage.path("agents-work"));
     std::fs::create_dir_all(&work).unwrap();
     for agent in ["claude-code", "codex", "pi", "opencode"] {
-        let server = HttpServer::start(vec![ServedResponse::Narrates(Arc::new(narrate))]);
+        let server = HttpServer::start(vec![ServedResponse::Narrates(Arc::new(provider_answer))]);
         configure(agent, &home, &server.url);
         let args = [
             "resume",
@@ -199,7 +199,7 @@ fn every_agent_goes_on_with_the_conversation_that_was_stored() {
             let told = told.join("--- stderr\n");
             assert!(output.status.success(), "{line}: {}\n{told}", output.status);
         }
-        let sent = asked(&server);
+        let sent = received_texts(&server);
         let mut sent = sent.iter();
         for text in &said {
             let is_sent = sent.any(|sent| sent.contains(text.as_str()));

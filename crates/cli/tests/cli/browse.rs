@@ -1,4 +1,4 @@
-//! `loopstore browse` from outside: where it has no terminal. The screens are tested beside the code.
+//! `loopstore browse` without a terminal. The tests of the screens are in `crates/browse`.
 
 use assert_cmd::Command;
 use loopstore::SqliteStore;

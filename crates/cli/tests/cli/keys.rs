@@ -1,4 +1,4 @@
-//! Where a key comes from, and what is said of one that does not fit.
+//! The sources of the encryption key, and the errors for a wrong one.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -77,7 +77,7 @@ fn a_passphrase_may_hold_anything() {
     assert!(opened(&path, Some(&other)).is_err());
 }
 
-/// The program in a folder, with no key in its environment.
+/// Returns a command that runs the program in a folder, without a key in its environment.
 fn program(folder: &Path, args: &[&str]) -> Command {
     let mut command = loopstore();
     command
@@ -109,7 +109,7 @@ fn ends_badly(command: &mut Command) -> String {
     said(&output)
 }
 
-/// A folder with a database `loopstore.db` that this key encrypts, and the key in a file.
+/// Creates a folder with a database `loopstore.db` that this key encrypts, and a file with the key.
 fn folder(key: &str) -> tempfile::TempDir {
     let parsed = Key::parse(key.into()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn errors_name_the_remedy_and_not_the_key() {
     error: plain.db: this database is not encrypted; open it without a key
     hint: omit --key-fd, --key-env and --key-command, and unset LOOPSTORE_KEY_ENV and LOOPSTORE_KEY_COMMAND
     ");
-    // Somebody takes the name of the variable for the key itself.
+    // The value of `--key-env` is the key itself instead of a variable's name.
     insta::assert_snapshot!(ends_badly(&mut program(at, &["--key-env", SECRET, "sessions"])), @"error: the environment variable for the key is not set");
     insta::assert_snapshot!(ends_badly(&mut program(at, &["--key-fd", SECRET, "sessions"])), @"error: --key-fd expects a number");
     insta::assert_snapshot!(ends_badly(&mut program(at, &["--key-fd", "77", "sessions"])), @"error: cannot read a key from file descriptor 77: No such file or directory (os error 2)");

@@ -1,11 +1,11 @@
-//! The libraries name no command and no option of the command line: their callers may have neither.
+//! The texts of the libraries name no command and no option of the command line, since their callers may have neither.
 
 use std::path::{Path, PathBuf};
 
 use crate::commands::every_command::commands;
 use crate::commands::stage::Stage;
 
-/// Returns the files of a library.
+/// Collects the source files of a library.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -17,7 +17,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the string literals of a source up to its tests, lines joined where they are continued.
+/// Returns the string literals of a source before its tests, continued lines joined.
 fn literals(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let mut found = Vec::new();
@@ -37,7 +37,7 @@ fn literals(source: &str) -> Vec<String> {
             found.push(joined(&body[..end]));
             &body[end + 1..]
         } else if after.starts_with("'\\") || after.chars().nth(2) == Some('\'') {
-            // A character, which may be a quote.
+            // A character literal, which may be a quote.
             let escape = usize::from(after.starts_with("'\\"));
             let mut body = after[1..].char_indices().skip(1 + escape);
             let end = body.find(|(_, c)| *c == '\'');
@@ -64,7 +64,7 @@ fn joined(literal: &str) -> String {
     lines.fold(first, |text, line| text + line.trim_start())
 }
 
-/// Whether a text holds an option: `--` and a letter, at the beginning of a word.
+/// True if a text contains an option: `--` and a letter, at the beginning of a word.
 fn names_an_option(text: &str) -> bool {
     text.match_indices("--").any(|(at, _)| {
         let before = text[..at].chars().next_back();
@@ -74,9 +74,9 @@ fn names_an_option(text: &str) -> bool {
     })
 }
 
-/// Whether a text holds `loopstore` and a command.
+/// True if a text contains `loopstore` and a command.
 fn names_a_command(text: &str, commands: &[String]) -> bool {
-    // The title of a page is no command.
+    // The title of a page is not a command.
     let text = text.replace("<title>loopstore report</title>", "");
     let mut after = text.split("loopstore ").skip(1);
     after.any(|rest| {
@@ -109,7 +109,7 @@ fn no_text_of_the_libraries_names_a_command_or_an_option() {
     }
     let commands = commands(&Stage::empty());
     let (mut seen, mut wrong) = (0, Vec::new());
-    // What is looked for in the commands and patches of agents is not said to anybody.
+    // Patterns for the commands and patches of agents are never shown.
     files.retain(|file| {
         !file
             .to_string_lossy()

@@ -1,5 +1,5 @@
-//! The command line: its commands, what somebody meets at a terminal, the server of tools, the pages of
-//! reports, keys, and what is removed; and the figures of `eval`.
+//! The command line: its commands, its behaviour at a terminal, the MCP server, the pages of reports, keys, removal,
+//! and the figures of `eval`.
 
 mod agents;
 #[cfg(feature = "browse")]

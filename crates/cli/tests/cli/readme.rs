@@ -1,4 +1,4 @@
-//! The examples of the README are those that run, and the guide lists the columns of the views.
+//! The examples of the README are the examples that run, and the guide lists the columns of the views.
 
 use loopstore::SqliteStore;
 
@@ -7,7 +7,7 @@ use crate::commands::stage::Stage;
 const README: &str = include_str!("../../../../README.md");
 const GUIDE: &str = include_str!("../../../../docs/guide.md");
 
-/// Returns what the table under the heading `Views` says: each view with its columns.
+/// Returns the views in the table under the heading `Views`, each with its columns.
 fn documented() -> Vec<(String, Vec<String>)> {
     let after = GUIDE.split("\n### Views\n").nth(1).unwrap();
     let section = after.split("\n#").next().unwrap();
@@ -42,7 +42,7 @@ fn the_table_of_views_is_that_of_a_fresh_database() {
     assert_eq!(documented(), present());
 }
 
-/// Returns what stands in the first block of code that begins with `fence`.
+/// Returns the lines of the first code block that begins with `fence`.
 fn code<'a>(text: &'a str, fence: &str) -> Vec<&'a str> {
     let lines = text.lines().skip_while(|line| *line != fence).skip(1);
     lines.take_while(|line| !line.ends_with("```")).collect()
@@ -75,8 +75,8 @@ fn what_the_readme_recalls_is_what_the_program_prints() {
     assert_eq!(printed, block);
 }
 
-/// What the long runs noted in the file that `LOOPSTORE_TALLY` names, as rows of a table; what has the
-/// same name is added up.
+/// Returns the rows of a table from the counts that the long runs wrote to the file `LOOPSTORE_TALLY`; counts of the
+/// same name are added.
 fn tally(noted: &str) -> String {
     let mut rows: Vec<(&str, u64, String)> = Vec::new();
     for line in noted.lines() {
@@ -100,7 +100,7 @@ fn tally(noted: &str) -> String {
     head.to_owned() + &rows.iter().map(row).collect::<String>()
 }
 
-/// Without `LOOPSTORE_TALLY` it checks that there is a place for the table.
+/// Without `LOOPSTORE_TALLY`, checks only that the guide has a place for the table.
 #[test]
 fn the_tally_of_the_long_runs_is_in_the_guide() {
     const MARKS: (&str, &str) = ("<!-- tally -->\n", "<!-- end of tally -->\n");

@@ -1,5 +1,4 @@
-//! What goes wrong: crashes, power loss, disks that fail, damaged files, hostile input, and many processes
-//! at one database.
+//! Faults: crashes, power loss, failing disks, damaged files, hostile input, and many processes on one database.
 
 mod crash;
 mod crowd;

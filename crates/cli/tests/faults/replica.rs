@@ -1,8 +1,9 @@
-//! Litestream beside a database that is written to, with the configuration of the guide: whenever it is killed,
-//! what it restores passes `verify` and has each turn that was acknowledged before its last segment but one was
-//! read; and the log stays short, though the replicator reads in it all the time.
+//! Litestream next to a database that is written to, with the configuration of the guide. Whenever Litestream is
+//! killed, the database that it restores passes `verify`, and contains each turn that was acknowledged before the last
+//! segment but one was read. The write-ahead log stays short, although the replicator reads it all the time.
 //!
-//! `LOOPSTORE_REPLICA_KILLS=200` kills it more often. Its segments bear the time at which their frames had been
+//! `LOOPSTORE_REPLICA_KILLS=200` kills it more often. The time of a segment is the time at which its frames had been
+//! read; segments are read one after the other.
 //! read, and it reads them one after the other.
 #![cfg(unix)]
 
@@ -20,9 +21,9 @@ use crate::support::command::loopstore;
 use crate::support::histories::Random;
 use crate::support::{hang, keyed, needs};
 
-/// How the harness is run at length.
+/// The command for a long run.
 const KILLS: &str = "LOOPSTORE_REPLICA_KILLS=200 cargo test --test faults replica";
-/// What the log may grow to below this writer: as much as it needs from one look of the replicator to the next.
+/// The maximum size of the log with this writer: its growth between two checks of the replicator.
 const MOST_LOG: u64 = 8 << 20;
 
 /// Returns the configuration of the guide for a database and a folder.
@@ -38,11 +39,11 @@ fn configuration(database: &Path, replica: &Path) -> String {
     filled
 }
 
-/// A database that is written to, its transcript, and where its replica is.
+/// A database that is written to, its transcript, and the path of its replica.
 struct Stage {
     folder: tempfile::TempDir,
     litestream: PathBuf,
-    /// When each turn was acknowledged, by its number.
+    /// The time at which each turn was acknowledged, by its number.
     acknowledged: Mutex<Vec<SystemTime>>,
     longest_log: AtomicU64,
 }
@@ -57,7 +58,7 @@ impl Stage {
         };
         let text = configuration(&stage.path("a.db"), &stage.path("replica"));
         std::fs::write(stage.path("litestream.yml"), text).unwrap();
-        stage.tell();
+        stage.add_turn();
         stage
     }
 
@@ -69,8 +70,8 @@ impl Stage {
         self.acknowledged.lock().unwrap()
     }
 
-    /// Adds a turn to the transcript and imports it, as a process of its own.
-    fn tell(&self) {
+    /// Adds a turn to the transcript, and imports it in a separate process.
+    fn add_turn(&self) {
         let nth = self.acknowledged().len();
         let line = |role: &str, text: String| {
             serde_json::json!({"role": role, "content": text}).to_string() + "\n"
@@ -105,7 +106,7 @@ impl Stage {
         Replicator(child.unwrap())
     }
 
-    /// The times at which the segments of the replica had been read, in their order.
+    /// Returns the times at which the segments of the replica had been read, in order.
     fn segments(&self) -> Vec<SystemTime> {
         let Ok(folder) = std::fs::read_dir(self.path("replica/ltx/0")) else {
             return Vec::new();
@@ -124,7 +125,7 @@ impl Stage {
         segments.into_iter().map(|(_, read)| read).collect()
     }
 
-    /// Restores the replica. `None`: nothing was shipped yet.
+    /// Restores the replica; `None` if nothing was replicated yet.
     fn restore(&self) -> Option<PathBuf> {
         let file = self.path("restored.db");
         for end in ["", "-wal", "-shm", "-queue"] {
@@ -142,7 +143,7 @@ impl Stage {
     }
 }
 
-/// A replicator, until it is killed.
+/// A running replicator, which is killed on drop.
 struct Replicator(Child);
 
 impl Drop for Replicator {
@@ -158,7 +159,7 @@ fn import(database: &Path, file: &Path) -> std::process::Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// How many turns a sound database has; they are the first ones.
+/// Checks that a database is valid and has the first turns; returns their number.
 fn turns(file: &Path, case: &str) -> usize {
     let store = keyed::open(file).unwrap_or_else(|error| panic!("{case}: {error}"));
     let report = verify(&store).unwrap();
@@ -189,7 +190,7 @@ fn what_a_killed_replicator_shipped_is_whole_and_lacks_only_what_came_since() {
     };
     let stage = Stage::new(litestream);
     if keyed::key().is_some() {
-        return encrypted(&stage);
+        return check_without_key(&stage);
     }
     let kills = amount("LOOPSTORE_REPLICA_KILLS", 4);
     let mut random = Random::new(given("LOOPSTORE_SEED").unwrap_or(1));
@@ -198,10 +199,10 @@ fn what_a_killed_replicator_shipped_is_whole_and_lacks_only_what_came_since() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
-                stage.tell();
+                stage.add_turn();
             }
         });
-        // Whatever fails here must not leave the writer running.
+        // An error here must not leave the writer running.
         let _end = EndsWith(&ended);
         for kill in 0..kills {
             let replicator = stage.replicator();
@@ -231,7 +232,7 @@ fn what_a_killed_replicator_shipped_is_whole_and_lacks_only_what_came_since() {
         }
     });
     assert!(demanded > 0, "nothing was shipped at all");
-    settled(&stage);
+    check_complete(&stage);
     let (told, longest) = (
         stage.acknowledged().len(),
         stage.longest_log.load(Ordering::Relaxed),
@@ -258,7 +259,7 @@ fn an_erase_beside_the_replicator_says_that_it_waits_and_ends_when_that_is_stopp
     let stage = Stage::new(litestream);
     let replicator = stage.replicator();
     hang::until("something is shipped", || !stage.segments().is_empty());
-    stage.tell();
+    stage.add_turn();
     let erase = || {
         let mut command = loopstore();
         command.arg("--db").arg(stage.path("a.db"));
@@ -289,8 +290,8 @@ impl Drop for EndsWith<'_> {
     }
 }
 
-/// When nobody writes any more the replica has everything, and a restored file goes on where it stands.
-fn settled(stage: &Stage) {
+/// Once writing has ended, the replica is complete, and a restored file can be continued.
+fn check_complete(stage: &Stage) {
     let _replicator = stage.replicator();
     let told = stage.acknowledged().len();
     hang::until("everything is shipped", || {
@@ -298,19 +299,19 @@ fn settled(stage: &Stage) {
         restored.is_some_and(|file| turns(&file, "at rest") == told)
     });
     let file = stage.path("restored.db");
-    stage.tell();
+    stage.add_turn();
     assert!(import(&file, &stage.path("chat.jsonl")).status.success());
     assert_eq!(turns(&file, "restored, and gone on"), told + 1);
 }
 
-/// A replicator without the key says that it can read nothing, ships nothing and disturbs nobody.
-fn encrypted(stage: &Stage) {
+/// A replicator without the key reports that it cannot read, replicates nothing, and does not disturb the writer.
+fn check_without_key(stage: &Stage) {
     let mut replicator = stage.replicator();
     hang::until("it says so", || {
         let log = std::fs::read_to_string(stage.path("log")).unwrap();
         log.contains("file is not a database")
     });
-    (0..3).for_each(|_| stage.tell());
+    (0..3).for_each(|_| stage.add_turn());
     assert!(replicator.0.try_wait().unwrap().is_none(), "it ended");
     drop(replicator);
     assert!(stage.segments().is_empty() && stage.restore().is_none());

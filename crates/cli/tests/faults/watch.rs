@@ -1,4 +1,4 @@
-//! `import --watch` as a process of its own: what grows comes in, until it is told to stop.
+//! `import --watch` in a separate process: growing files are imported until it is stopped.
 #![cfg(unix)]
 
 use crate::support::hang::HUNG;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// A program that watches the folder `logs`.
-struct Watching {
+struct WatchProcess {
     folder: tempfile::TempDir,
     child: Child,
     lines: Receiver<String>,
 }
 
-impl Watching {
+impl WatchProcess {
     fn new(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("logs")).unwrap();
@@ -73,7 +73,7 @@ impl Watching {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Ends it as ctrl-c does, and returns the exit code with what was still told.
+    /// Stops it as Ctrl-C does, and returns the exit code and the remaining output.
     fn stop(mut self) -> (Option<i32>, Vec<String>, tempfile::TempDir) {
         process::signal("INT", self.child.id());
         let code = self.child.wait().unwrap().code();
@@ -104,7 +104,7 @@ fn texts(folder: &tempfile::TempDir) -> String {
 
 #[test]
 fn what_grows_comes_in_line_by_line_and_once() {
-    let watching = Watching::new(&["--json"]);
+    let watching = WatchProcess::new(&["--json"]);
     assert_eq!(
         watching.json(),
         serde_json::json!({ "event": "watching", "files": 1 })
@@ -116,7 +116,7 @@ fn what_grows_comes_in_line_by_line_and_once() {
         (&"imported".into(), &1.into())
     );
     assert_eq!(told["file"], "logs/s.jsonl");
-    // A record comes in two halves: it counts when it is whole, and nothing is told of the half.
+    // A record is written in two halves: it is imported when it is whole, and the half is not reported.
     let record = answer("b", "a", "two");
     watching.append("s.jsonl", &record[..40]);
     std::thread::sleep(Duration::from_millis(1200));
@@ -143,7 +143,7 @@ fn what_grows_comes_in_line_by_line_and_once() {
 
 #[test]
 fn people_get_sentences() {
-    let watching = Watching::new(&[]);
+    let watching = WatchProcess::new(&[]);
     assert_eq!(watching.line(), "Watching 1 file; press Ctrl-C to stop.");
     watching.append("s.jsonl", &format!("{}\n", prompt("a", "null", "one")));
     assert_eq!(watching.line(), "logs/s.jsonl: 1 message new (session s)");

@@ -1,7 +1,7 @@
-//! A Citus cluster: what is refused there, what `--check` says, and what a hot write costs the nodes.
+//! A Citus cluster: what is not supported there, the output of `--check`, and the cost of a hot write on the nodes.
 //!
-//! What takes a real cluster runs where `LOOPSTORE_CITUS` names one (`.ci/citus`); there the histories, the
-//! commands and the views beside run on it too.
+//! Tests that need a real cluster run if `LOOPSTORE_CITUS` names one (`.ci/citus`); the tests of histories, commands
+//! and views then run on it too.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::support::citus::Cluster;
 use crate::support::histories::{History, answer, result, user};
 use crate::support::server;
 
-/// What makes a plain server say that it is a node of a cluster: the group of the coordinator is 0.
+/// The SQL that makes a plain server look like a node of a cluster; the group of the coordinator is 0.
 fn disguise(group: u32) -> String {
     format!(
         "SET allow_system_table_mods = on;
@@ -99,7 +99,7 @@ fn a_check_says_what_a_server_lacks_to_be_a_cluster() {
         out.contains("NOT coordinator: this server is a worker"),
         "{out}"
     );
-    // It looks at a server, and at a cluster.
+    // The command works on a server and on a cluster.
     for (database, args) in [
         (
             "some.db",
@@ -115,7 +115,7 @@ fn a_check_says_what_a_server_lacks_to_be_a_cluster() {
     assert_eq!(code, Some(1), "{err}");
 }
 
-/// Returns the cluster's server, where there is one.
+/// Returns the server of the cluster, if there is one.
 fn cluster() -> Option<&'static server::PostgresServer> {
     Cluster::given().and_then(|_| server::server())
 }
@@ -141,7 +141,7 @@ fn on_a_cluster_a_check_finds_all_in_order_or_what_was_left_out() {
     let error = opening(&server.address(&empty));
     assert!(matches!(error, OpenError::Undistributed { .. }), "{error}");
     let name = server.prepared();
-    // Servers of tests do not wait for their disks.
+    // The servers of tests run without fsync.
     let said = checked(&name);
     assert!(
         wrong(&said).iter().all(|name| name == "durability"),
@@ -185,7 +185,7 @@ fn on_a_cluster_an_append_is_a_plain_commit_on_one_node() {
         .map(|at| History::new(&store, &format!("s-{at}")))
         .collect();
     let mut client = server.client(&name);
-    // A commit in two phases leaves a row here until the cluster has looked at it.
+    // A two-phase commit leaves a row here until the cluster has cleaned up.
     let mut prepared = || -> i64 {
         let sql = "SELECT count(*) FROM pg_dist_transaction";
         client.query_one(sql, &[]).unwrap().get(0)

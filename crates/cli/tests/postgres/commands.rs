@@ -1,4 +1,4 @@
-//! Every command on both backends: the same JSON but for what differs from run to run.
+//! Every command on both backends prints the same JSON, except for values that differ from run to run.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::parity;
 use crate::support::server::{self, PASSWORD};
 
-/// A transcript of two prompts with tool calls, in the form of Claude Code.
+/// Returns a transcript of two prompts with tool calls, in the form of Claude Code.
 pub fn transcript() -> String {
     let mut lines = Vec::new();
     let mut before = Value::Null;
@@ -47,7 +47,7 @@ pub fn transcript() -> String {
     lines.join("\n") + "\n"
 }
 
-/// Runs a command on a database; returns its exit code and what it said on both channels.
+/// Runs a command on a database. Returns its exit code and its output on both streams.
 pub fn command(folder: &Path, database: &str, args: &[&str]) -> (Option<i32>, String, String) {
     command_reading(folder, database, args, "")
 }
@@ -75,7 +75,7 @@ fn command_reading(
     )
 }
 
-/// Commands of which nothing is compared, and why.
+/// Commands that are not compared, with the reason.
 const EXCUSED: [(&str, &str); 12] = [
     ("watch", "it is `import --watch`, which is compared"),
     ("demo", "makes a database of its own"),
@@ -97,14 +97,14 @@ const EXCUSED: [(&str, &str); 12] = [
     ("help", "reads no database"),
 ];
 
-/// Items of Responses: what was said, and a compaction of it that only OpenAI can read.
+/// Items of Responses: messages, and a compaction that only OpenAI can read.
 const SEALED: &str = r#"{"role":"user","content":"Who mends the roof?"}
 {"type":"message","role":"assistant","content":[{"type":"output_text","text":"I mend it."}]}
 {"type":"compaction","id":"cmp_1","encrypted_content":"gAAAAABkeepthis"}
 {"role":"user","content":"And the door?"}
 "#;
 
-/// Returns the commands as the program itself lists them.
+/// Returns the commands that the program lists.
 fn listed(folder: &Path) -> Vec<String> {
     let (_, help, _) = command(folder, "none.db", &["--help"]);
     let lines = help.split("\nCommands:\n").nth(1).unwrap().lines();
@@ -120,13 +120,13 @@ pub struct Both<'a> {
     pub databases: [String; 2],
     /// The commands that were compared.
     pub compared: BTreeSet<String>,
-    /// Run ids in the order in which they came, for each.
+    /// Run ids in order, for each database.
     runs: [Vec<String>; 2],
-    /// The id that the session got that was hidden last, for each.
+    /// The new id of the session that was hidden last, for each database.
     hidden: [String; 2],
 }
 
-/// What differs from run to run.
+/// Keys whose values differ from run to run.
 const DIFFERS: [&str; 24] = [
     "run",
     "run_id",
@@ -154,7 +154,7 @@ const DIFFERS: [&str; 24] = [
     "to",
 ];
 
-/// Replaces what differs from run to run.
+/// Replaces values that differ from run to run.
 pub fn settled(value: &mut Value) {
     without(value, &DIFFERS);
 }
@@ -164,7 +164,7 @@ fn without(value: &mut Value, keys: &[&str]) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut() {
-                // Keys of receipts come as a list.
+                // Keys of receipts are lists.
                 let is_masked = !value.is_array() || name == "receipts";
                 if keys.contains(&name.as_str()) && is_masked {
                     *value = Value::Null;
@@ -180,7 +180,7 @@ fn without(value: &mut Value, keys: &[&str]) {
 
 impl Both<'_> {
     fn output(&self, which: usize, args: &[&str]) -> (Option<i32>, String, String) {
-        // The runs have ids of their own.
+        // Run ids differ between the databases.
         let args: Vec<String> = args
             .iter()
             .map(|arg| match arg.strip_prefix("RUN") {
@@ -194,12 +194,12 @@ impl Both<'_> {
         command(self.folder, &self.databases[which], &args)
     }
 
-    /// Runs a command on both; returns what it said, which must be the same.
+    /// Runs a command on both databases. Returns the output, which must be the same.
     pub fn json(&mut self, args: &[&str]) -> Value {
         self.json_but(&[], args)
     }
 
-    /// Runs a command on both; returns what it said, which must be the same but for some keys.
+    /// Runs a command on both databases. Returns the output, which must be the same except for some keys.
     pub fn json_but(&mut self, differs: &[&str], args: &[&str]) -> Value {
         self.compared.insert(args[0].to_owned());
         let args = [args, &["--json"]].concat();
@@ -223,7 +223,7 @@ impl Both<'_> {
             }
             settled(value);
             without(value, differs);
-            // Each ranks by a rule of its own.
+            // Each backend has its own ranking.
             if let Some(Value::Array(hits)) = value.get_mut("hits") {
                 hits.sort_by_key(ToString::to_string);
             }
@@ -233,7 +233,7 @@ impl Both<'_> {
         one.1
     }
 
-    /// Runs a command on both that reads lines.
+    /// Runs a command that reads lines on both databases.
     fn lines(&mut self, args: &[&str], stdin: &'static str) {
         self.compared.insert(args[0].to_owned());
         let [one, two] =
@@ -242,7 +242,7 @@ impl Both<'_> {
         assert_eq!(one, two, "{args:?}");
     }
 
-    /// Counts anew, which is of all tenants where there are any.
+    /// Runs `recount`, for all tenants where there are any.
     fn recount(&mut self, args: &[&str]) {
         let user = self.databases[1].clone();
         if std::env::var_os("LOOPSTORE_AS_TENANT").is_some() {
@@ -253,7 +253,7 @@ impl Both<'_> {
         self.databases[1] = user;
     }
 
-    /// Runs a command on both that says text.
+    /// Runs a command that prints text on both databases.
     fn text(&mut self, args: &[&str]) {
         self.compared.insert(args[0].to_owned());
         let [one, two] = [0, 1].map(|which| self.output(which, args));
@@ -278,7 +278,7 @@ fn every_command_says_the_same_on_both_backends() {
     };
     both.json(&["import", "pair.jsonl"]);
     both.json(&["import", "pair.jsonl"]);
-    // A block says when it was made, which differs.
+    // A block contains the time of its creation, which differs.
     for format in ["phi-core", "original"] {
         both.text(&["export", "pair", "--format", format]);
     }
@@ -347,7 +347,7 @@ fn every_command_says_the_same_on_both_backends() {
 "#,
     );
     both.json(&["context", "told"]);
-    // It is put away, another session has its id, and it comes back under a new one.
+    // The session is hidden, another session has its id, and it is shown again under a new id.
     both.json_but(&["hidden_as"], &["hide", "told"]);
     both.json(&["sessions"]);
     let hidden = both.json_but(&["session_id", "hidden_at"], &["sessions", "--hidden"]);
@@ -374,7 +374,7 @@ fn every_command_says_the_same_on_both_backends() {
     for format in ["openai", "anthropic", "markdown"] {
         both.text(&["export", "pair", "--format", format]);
     }
-    // Each file has an id and a place of its own.
+    // Each file has its own id and path.
     let own = ["file", "agent_session_id", "start"];
     for agent in ["claude-code", "codex", "pi", "opencode"] {
         let file = format!("WHICH-{agent}.jsonl");
@@ -388,7 +388,7 @@ fn every_command_says_the_same_on_both_backends() {
         "sql",
         "SELECT role, text, payload FROM v_messages ORDER BY loop_id, seq",
     ]);
-    // A fork is a new moment, of which an export would tell.
+    // A fork has a new time, which an export would contain.
     let fork = [
         "fork", "pair", "--loop", &leaf, "--turn", "1", "--id", "a-branch",
     ];

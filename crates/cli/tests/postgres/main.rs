@@ -2,9 +2,9 @@
 //!
 //! The tests of the backend itself are in `crates/postgres/tests`.
 
+mod append_processes;
 mod citus;
 mod commands;
-mod doors;
 mod fleet;
 mod moving;
 mod parity;

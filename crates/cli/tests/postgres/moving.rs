@@ -1,5 +1,5 @@
-//! Sessions from a file to a server and back: the same in every byte, also while an agent goes on, and
-//! when the copy is killed.
+//! Sessions copied from a file to a server and back: equal byte for byte, also while an agent continues the session,
+//! and when the copy is killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -21,8 +21,8 @@ use crate::support::histories::{History, Random};
 use crate::support::server::PostgresServer;
 use crate::support::{events, keyed, process, server, views};
 
-/// A store with three random histories.
-fn filled(store: &dyn SessionStore) {
+/// Fills a store with three random histories.
+fn fill(store: &dyn SessionStore) {
     for seed in 40..43 {
         let mut history = History::new(store, &format!("session-{seed}"));
         let mut random = Random::new(seed);
@@ -30,7 +30,7 @@ fn filled(store: &dyn SessionStore) {
     }
 }
 
-/// A database by its place: an address, or a file.
+/// Opens a database by its address or its file.
 fn open(place: &str) -> Box<dyn Database> {
     match place.starts_with("postgres:") {
         true => Box::new(PostgresStore::open(place).unwrap()),
@@ -38,7 +38,7 @@ fn open(place: &str) -> Box<dyn Database> {
     }
 }
 
-/// From a file to a server, from a server to a file, and from a file to a file.
+/// Returns the copies to test: file to server, server to file, file to file.
 fn pairs(server: &PostgresServer, folder: &Path) -> [(String, String); 3] {
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let address = || server.address(&server.prepared());
@@ -77,7 +77,7 @@ fn moved(from: &dyn Database, to: &dyn Database) -> CopyReport {
     report
 }
 
-fn settled(from: &dyn Database, to: &dyn Database, patience: Duration) -> CopyReport {
+fn copy_resting(from: &dyn Database, to: &dyn Database, patience: Duration) -> CopyReport {
     let folder = tempfile::tempdir().unwrap();
     copy_at_rest(from, to, folder.path(), patience, &mut |_, _| {}).unwrap()
 }
@@ -88,7 +88,7 @@ fn a_copy_is_the_same_there_and_back_goes_on_and_brings_what_is_new() {
         return;
     };
     let file = SqliteStore::in_memory().unwrap();
-    filled(&file);
+    fill(&file);
     let moved = |from: &dyn Database, to: &dyn Database| {
         let report = moved(from, to);
         assert!(report.is_whole(), "{report:?}");
@@ -110,7 +110,7 @@ fn a_copy_is_the_same_there_and_back_goes_on_and_brings_what_is_new() {
     }
 }
 
-/// How many turns make a loop of the recorder's process.
+/// The number of turns in a loop of the recorder's process.
 const IN_A_LOOP: u32 = 3;
 
 fn name_of(at: u32) -> String {
@@ -146,7 +146,7 @@ fn a_recorder_process() {
         if input.is_finished() {
             return;
         }
-        // Somebody reads the answer.
+        // The time in which a person reads the answer.
         std::thread::sleep(Duration::from_millis(250));
     }
 }
@@ -161,7 +161,7 @@ fn recorder_on(place: &str) -> Child {
     let out = BufReader::new(child.stdout.take().unwrap());
     let mut told = out.lines().map_while(Result::ok);
     assert!(told.any(|line| line == "began"));
-    // What it says later must not stop it.
+    // Its later output must not block it.
     std::thread::spawn(move || told.for_each(drop));
     child
 }
@@ -174,7 +174,7 @@ fn a_copy_beside_a_recorder_is_whole_at_each_moment_and_equal_when_it_rests() {
     let folder = tempfile::tempdir().unwrap();
     for (from, to) in pairs(server, folder.path()) {
         let (source, target) = (open(&from), open(&to));
-        filled(&*source);
+        fill(&*source);
         let mut recorder = recorder_on(&from);
         let begun = Instant::now();
         let mut grown = 0;
@@ -185,11 +185,11 @@ fn a_copy_beside_a_recorder_is_whole_at_each_moment_and_equal_when_it_rests() {
             grown += u64::from(report.copied > 0);
         }
         assert_whole(&*target);
-        let report = settled(&*source, &*target, HUNG);
+        let report = copy_resting(&*source, &*target, HUNG);
         assert!(report.is_whole(), "{report:?}");
         drop(recorder.stdin.take());
         assert!(recorder.wait().unwrap().success(), "a lease was in its way");
-        let report = settled(&*source, &*target, Duration::ZERO);
+        let report = copy_resting(&*source, &*target, Duration::ZERO);
         assert!(report.is_whole(), "{report:?}");
         assert_same(&*source, &*target);
     }
@@ -203,7 +203,7 @@ fn a_last_copy_waits_for_the_driver_names_it_and_lets_go() {
     let folder = tempfile::tempdir().unwrap();
     for (from, to) in pairs(server, folder.path()) {
         let (source, target) = (open(&from), open(&to));
-        filled(&*source);
+        fill(&*source);
         let options = |owner: &str| RecorderOptions {
             owner: owner.into(),
             ..RecorderOptions::default()
@@ -212,7 +212,7 @@ fn a_last_copy_waits_for_the_driver_names_it_and_lets_go() {
         record_all(&mut recorder, vec![start("a")]);
         record_all(&mut recorder, turn("a", 0));
         let begun = Instant::now();
-        let report = settled(&*source, &*target, Duration::from_millis(300));
+        let report = copy_resting(&*source, &*target, Duration::from_millis(300));
         assert!(begun.elapsed() >= Duration::from_millis(300));
         let [held] = &report.at_work[..] else {
             panic!("{report:?}");
@@ -220,11 +220,11 @@ fn a_last_copy_waits_for_the_driver_names_it_and_lets_go() {
         assert_eq!(held.owner.as_deref(), Some("the agent"));
         assert!(held.to_string().contains("driven by `the agent` until 2"));
         assert!(!report.is_whole() && report.differ.is_empty());
-        // It goes on as if nothing had been; what the copy brought before it waited is whole.
+        // The recorder continues as usual; everything that the copy wrote before it waited is complete.
         record_all(&mut recorder, turn("a", 1));
         assert_whole(&*target);
         recorder.release(&events::id("a")).unwrap();
-        let report = settled(&*source, &*target, Duration::ZERO);
+        let report = copy_resting(&*source, &*target, Duration::ZERO);
         assert!(report.is_whole() && report.copied == 1, "{report:?}");
         assert_same(&*source, &*target);
         let taken = store::read(&*source, |read| {
@@ -233,7 +233,7 @@ fn a_last_copy_waits_for_the_driver_names_it_and_lets_go() {
         });
         let taken = taken.unwrap().unwrap();
         assert!(taken.owner.starts_with("copy/") && taken.released);
-        // The source changes after that: the next copy brings it.
+        // The source changes afterwards: the next copy writes the change.
         let (mut other, _) = SessionRecorder::open(
             &*source,
             options("another agent"),
@@ -257,7 +257,7 @@ fn a_loop_that_never_had_a_driver_is_not_taken_for_one_whose_driver_died() {
     );
     let history = History::new(&from, "session");
     history.append(0, vec![crate::support::histories::user("hello", 0)]);
-    assert!(settled(&from, &to, Duration::ZERO).is_whole());
+    assert!(copy_resting(&from, &to, Duration::ZERO).is_whole());
     let recovered =
         loopstore_recorder::recover(&from, &loopstore_recorder::RecoverRequest::default()).unwrap();
     assert_eq!(recovered.aborted, []);
@@ -273,7 +273,7 @@ fn a_loop_that_never_had_a_driver_is_not_taken_for_one_whose_driver_died() {
         Ok(())
     })
     .unwrap();
-    let report = settled(&from, &to, Duration::ZERO);
+    let report = copy_resting(&from, &to, Duration::ZERO);
     assert_eq!(report.at_work[0].owner.as_deref(), Some("me"));
 }
 
@@ -282,7 +282,7 @@ fn lease_now() -> i64 {
     since.unwrap().as_millis() as i64
 }
 
-/// The command, with a folder of its own for what is on its way.
+/// Returns a copy command with a folder of its own for temporary files.
 fn command(from: &str, to: &str, temporary: &Path) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("loopstore"));
     command
@@ -302,8 +302,8 @@ fn a_copy_that_is_killed_leaves_no_file_and_is_finished_by_the_next() {
     let kills = amount("LOOPSTORE_KILLS", 3);
     for (from, to) in pairs(server, folder.path()) {
         let temporary = tempfile::tempdir().unwrap();
-        filled(&*open(&from));
-        // Each time there is something new to bring. Who comes to its end was given too much time.
+        fill(&*open(&from));
+        // Each round has something new to copy. If a copy finishes, the next one gets less time.
         let (mut killed, mut most) = (0, 250);
         for attempt in 0.. {
             let source = open(&from);
@@ -323,7 +323,7 @@ fn a_copy_that_is_killed_leaves_no_file_and_is_finished_by_the_next() {
             child.kill().unwrap();
             child.wait().unwrap();
             for left in std::fs::read_dir(temporary.path()).unwrap() {
-                // Killed before it could take away the name: nothing had been written.
+                // Killed before it could remove the name: nothing had been written.
                 assert_eq!(left.unwrap().metadata().unwrap().len(), 0);
             }
             if killed == kills {
@@ -344,7 +344,7 @@ fn what_is_there_already_is_compared_without_a_write() {
     };
     let address = server.address(&server.prepared());
     let file = SqliteStore::in_memory().unwrap();
-    filled(&file);
+    fill(&file);
     let id = SessionId::new("session-40").unwrap();
     store::write(&file, |write| {
         let key = write.session(&id)?.unwrap().key;
@@ -371,7 +371,7 @@ fn what_is_there_already_is_compared_without_a_write() {
         Ok(())
     })
     .unwrap();
-    // And one that has to be written says that it cannot be.
+    // A session that must be written fails with an error.
     History::new(&file, "new").append(0, vec![crate::support::histories::user("hello", 0)]);
     let folder = tempfile::tempdir().unwrap();
     let refused = copy(&file, &reading, folder.path(), &mut |_, _| {});
@@ -398,7 +398,7 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
     let folder = tempfile::tempdir().unwrap();
     for (from, to) in pairs(server, folder.path()) {
         let (source, target) = (open(&from), open(&to));
-        filled(&*source);
+        fill(&*source);
         let secret = format!("ghp_{}", "zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5");
         History::new(&*source, "redacted")
             .append(0, vec![crate::support::histories::user(&secret, 0)]);
@@ -423,7 +423,7 @@ fn receipts_come_along_and_what_was_erased_since_is_told() {
                 .any(|(kind, said)| kind == "redact" && said.contains("github"))
         );
         assert_whole(&*target);
-        // A session of the same name is a new one, for the receipt too.
+        // A session with the same name is a new one, also for the receipt.
         History::new(&*target, "session-40");
         assert_whole(&*target);
         erase(&*source, "session-41");
@@ -483,9 +483,9 @@ fn a_session_larger_than_the_memory_is_copied() {
         });
         history.append(0, said.collect());
     }
-    // The server's session is made by the first of the two copies.
+    // The first of the two copies creates the session on the server.
     for (from, to) in [&to_server, &(to_server.1.clone(), to_file.1)] {
-        // Data and stacks, in KiB: half of the session.
+        // The limit for data and stacks, in KiB: half of the session.
         let mut limited = Command::new("sh");
         limited
             .args(["-c", "ulimit -d 32768 && exec \"$0\" \"$@\""])

@@ -1,4 +1,4 @@
-//! What is more than one JSON document: the page of a report, a conversation over stdio, a watched folder.
+//! Output of more than one JSON document: the page of a report, a conversation over stdio, a watched folder.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -10,10 +10,10 @@ use crate::support::command::loopstore;
 use crate::support::page::Page;
 use crate::support::process;
 
-/// Compares what stands in the pages of a report: the index, and each message and block.
+/// Compares the contents of report pages: the index, and each message and block.
 pub fn report(both: &mut Both<'_>, name: &str) {
     let out = format!("{name}-WHICH.html");
-    // Ids of runs are packed differently well.
+    // The compressed size depends on the run ids.
     both.json_but(&["bytes"], &["report", "pair", "-o", &out]);
     let [one, two] = [0, 1].map(|which| {
         let path = both.folder.join(format!("{name}-{which}.html"));
@@ -32,7 +32,7 @@ pub fn report(both: &mut Both<'_>, name: &str) {
     assert_eq!(one.len(), two.len());
 }
 
-/// Compares what an agent is told that has all tools called.
+/// Compares the answers to calls of all MCP tools.
 pub fn mcp(both: &mut Both<'_>) {
     let hello = json!({
         "protocolVersion": "2025-06-18",
@@ -98,7 +98,7 @@ pub fn mcp(both: &mut Both<'_>) {
     both.compared.insert("mcp".into());
 }
 
-/// Returns an answer with the JSON in its texts as such, without what differs from run to run.
+/// Returns an answer with the JSON in its texts parsed, without values that differ from run to run.
 fn answer_in(line: &str) -> Value {
     let mut said: Value = serde_json::from_str(line).unwrap();
     if let Some(content) = said["result"]["content"].as_array_mut() {
@@ -113,7 +113,7 @@ fn answer_in(line: &str) -> Value {
     said
 }
 
-/// Compares what is told of a file that grows in a watched folder.
+/// Compares the output for a file that grows in a watched folder.
 pub fn watch(both: &mut Both<'_>, transcript: &str) {
     let lines: Vec<&str> = transcript.lines().collect();
     let parts = [lines[..20].join("\n") + "\n", lines[20..].join("\n") + "\n"];
@@ -131,7 +131,7 @@ pub fn watch(both: &mut Both<'_>, transcript: &str) {
             .spawn()
             .unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        // It also tells that it watches, before or after what comes in.
+        // It also reports the number of watched files, before or after the imports.
         let mut next = || loop {
             let mut line = String::new();
             assert!(output.read_line(&mut line).unwrap() > 0, "it ended");

@@ -1,4 +1,4 @@
-//! How the server goes about what a list asks of it.
+//! The query plans of lists.
 
 use loopstore::extend as store;
 use loopstore::extend::session::create_session;

@@ -1,4 +1,4 @@
-//! What a server refuses, and what happens when it goes away.
+//! Databases that are rejected on opening, and a server that becomes unavailable.
 
 use std::time::Duration;
 
@@ -118,8 +118,8 @@ fn a_newer_format_and_another_counter_are_refused() {
     );
 }
 
-/// Whoever writes and whoever only reads is refused, and the history stays as it is.
-fn refuses(sql: &str, is_expected: impl Fn(&OpenError) -> bool) {
+/// Checks that opening is rejected, for writing and for reading.
+fn assert_rejected(sql: &str, is_expected: impl Fn(&OpenError) -> bool) {
     let Some(server) = server::server() else {
         return;
     };
@@ -140,12 +140,12 @@ fn a_format_that_was_never_released_is_refused() {
         "UPDATE refinery_schema_history SET checksum = '77'",
         "UPDATE refinery_schema_history SET checksum = 'no number'",
         "UPDATE refinery_schema_history SET name = 'other'",
-        // A database of several migrations, as unreleased programs made it.
+        // A database with several migrations, as unreleased programs created it.
         "UPDATE refinery_schema_history SET checksum = '77';
          INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
          SELECT v, 'views', applied_on, '78' FROM refinery_schema_history, generate_series(2, 4) v",
     ] {
-        refuses(sql, |error| {
+        assert_rejected(sql, |error| {
             let says = error.to_string();
             assert!(says.contains("with the program that wrote it"), "{says}");
             matches!(error, OpenError::Unreleased { .. })
@@ -164,7 +164,7 @@ fn a_history_that_lost_its_rows_is_refused() {
         "UPDATE refinery_schema_history SET applied_on = 'yesterday'",
         "DROP TABLE store_meta",
     ] {
-        refuses(sql, |error| matches!(error, OpenError::Damaged { .. }));
+        assert_rejected(sql, |error| matches!(error, OpenError::Damaged { .. }));
     }
 }
 
@@ -182,7 +182,7 @@ fn tables_of_which_only_the_history_was_begun_open_as_empty() {
     assert!(sessions.is_empty());
 }
 
-/// A program that knows one format more brings the database up to date, and this one refuses it then.
+/// A program with one more format upgrades the database, and this program then rejects it.
 #[test]
 #[cfg(debug_assertions)]
 fn a_database_of_an_older_format_is_brought_up_to_date() {
@@ -265,7 +265,7 @@ fn a_pool_without_a_free_connection_and_a_slow_statement_are_told() {
             "{crowded:?}"
         );
     });
-    // Somebody else holds what this write needs.
+    // Another transaction holds the lock that this write needs.
     let mut client = server.client(&name);
     let mut lock = client.transaction().unwrap();
     lock.batch_execute("SELECT 1 FROM sessions FOR UPDATE")
@@ -307,10 +307,10 @@ fn a_lost_connection_loses_the_write_and_the_next_one_connects_again() {
     });
     assert!(matches!(lost, Err(StoreError::Connection(_))), "{lost:?}");
     history.append(0, vec![user("hello", 0)]);
-    // What was idle when the server cut it is found before anything is promised.
+    // An idle connection that the server closed is detected before anything is acknowledged.
     cut();
     history.append(0, vec![user("again", 1)]);
-    // At the very end nobody knows.
+    // An error during the commit leaves the outcome unknown.
     let unknown = store::write(&store, |write| {
         write.loop_by_key(loop_key)?;
         cut();
@@ -352,7 +352,7 @@ fn a_transaction_that_goes_on_after_a_refusal_is_not_committed() {
     let row = History::new(&store, "s").row(0);
     let done = store::write(&store, |write| {
         let session = write.session_by_key(row.session)?;
-        // The caller puts the refusal aside.
+        // The caller ignores the error.
         let _ = write.insert_session(&session);
         Ok(())
     });
@@ -395,7 +395,7 @@ fn a_password_stands_in_no_output_of_any_command_that_fails() {
             }
         }
     }
-    // Where it is given as an argument, too, and where it is right and the work fails.
+    // The address is an argument too, and it is correct while the work fails.
     let args = ["copy", "--to", &addresses[0], "--json"];
     let (_, out, err) = command(folder.path(), &tcp, &args);
     let (_, other_out, other_err) = command(folder.path(), &tcp, &["sql", "SELECT 1/0", "--json"]);

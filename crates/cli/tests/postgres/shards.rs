@@ -1,7 +1,7 @@
 //! Tables partitioned by session: each statement of the hot path touches one partition.
 //!
-//! `auto_explain` writes the plan of every statement that the store sends, and of those that
-//! references and triggers send for it, into the server's log.
+//! `auto_explain` logs the plan of every statement that the store sends, and of those that references and triggers
+//! execute for it.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use loopstore_postgres::{BY_SESSION, Engine, PostgresStore, schema};
 use crate::support::histories::{History, answer, result, user};
 use crate::support::server;
 
-/// What a server is told to explain every statement.
+/// The server settings that log the plan of every statement.
 pub const EXPLAIN: [(&str, &str); 5] = [
     ("session_preload_libraries", "auto_explain"),
     ("auto_explain.log_min_duration", "0"),
@@ -37,8 +37,8 @@ fn turn(turn: u32) -> Vec<AgentMessage> {
     ]
 }
 
-/// Appends, builds, compacts, takes back, forks and holds a lease.
-fn work(store: &PostgresStore, id: &str) {
+/// Appends, builds, compacts, undoes, forks and holds a lease.
+fn run_operations(store: &PostgresStore, id: &str) {
     let mut history = History::new(store, id);
     for number in 0..8 {
         history.append(0, turn(number));
@@ -67,8 +67,7 @@ fn work(store: &PostgresStore, id: &str) {
     .unwrap();
 }
 
-/// Returns the plans that the log tells of partitioned tables: a statement, and the partitions that it
-/// touches by their numbers.
+/// Returns the logged plans on partitioned tables: a statement, and the numbers of its partitions.
 fn plans(log: &str) -> Vec<(String, BTreeSet<u32>)> {
     let mut plans: Vec<String> = Vec::new();
     for line in log.lines() {
@@ -110,13 +109,12 @@ pub fn explaining(address: &str) -> String {
     format!("{address}?options={}", settings.join("%20"))
 }
 
-/// Works on a store whose server explains what it does, and checks that each statement touches one
-/// partition.
+/// Runs operations on a store whose server logs plans, and checks that each statement touches one partition.
 pub fn check_plans(store: &PostgresStore, server: &server::PostgresServer) {
     let log = || std::fs::read_to_string(server.folder.join("log")).unwrap();
     let before = log().len();
     for number in 0..3 {
-        work(store, &format!("session-{number}"));
+        run_operations(store, &format!("session-{number}"));
     }
     let log = log();
     let plans = plans(&log[before..]);
@@ -126,14 +124,14 @@ pub fn check_plans(store: &PostgresStore, server: &server::PostgresServer) {
         .collect();
     assert!(of_partitions.len() > 100, "{} plans", of_partitions.len());
     for (plan, parts) in of_partitions {
-        // What is marked as never executed was not touched.
+        // Parts that are marked as never executed were not touched.
         assert!(parts.len() == 1 || touched_one(plan), "{parts:?}\n{plan}");
     }
     let report = loopstore_verify::verify(store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }
 
-/// Whether all but one of the partitions of a plan were never executed.
+/// True if all partitions of a plan but one were never executed.
 fn touched_one(plan: &str) -> bool {
     let lines = plan
         .lines()
@@ -157,7 +155,7 @@ fn the_printed_schema_is_the_one_that_the_store_makes() {
     let script = schema(Engine::Plain { partitions: 1 });
     server.client(&name).batch_execute(&script).unwrap();
     let store = PostgresStore::open(&server.address(&name)).unwrap();
-    work(&store, "session");
+    run_operations(&store, "session");
     let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);
 }

@@ -1,4 +1,4 @@
-//! A page taken apart again.
+//! Decodes a report page.
 
 use std::io::Read;
 

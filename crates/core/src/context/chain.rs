@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use super::BuildOptions;
 use super::recent_window::WindowReach;
-use super::settings::{ChainSettings, settings_on};
+use super::settings::settings_on;
 use crate::compaction::plan::{
     ChainTurn, ForeignAnswer, LoopFacts, fit, is_hidden, reached, window,
 };
@@ -33,6 +33,8 @@ pub struct Chain {
     pub recent: u32,
     /// The first loop in the context.
     pub start: usize,
+    /// The treatment of the loops before the scope.
+    pub older_loops: OlderLoops,
 }
 
 impl Chain {
@@ -77,32 +79,41 @@ impl Chain {
         load.finish(walk.leaf(), config, limits)
     }
 
-    /// Reads the settings of a build from the newest live run, and the chain with them, in one walk.
+    /// Reads a chain as a build does, with the options and the configuration of the newest live run, in one walk.
     pub fn load_active(
         read: &dyn StoreRead,
         (session, leaf): (SessionKey, LoopKey),
         view: View,
         options: &BuildOptions,
-    ) -> StoreResult<(ChainSettings, Self)> {
-        let mut walk = ActiveBlocks::new(read, leaf, view);
-        let mut load = ChainLoader::new(read, view, Purpose::Build);
+    ) -> StoreResult<Self> {
+        let walk = ActiveBlocks::new(read, leaf, view);
+        Self::load_active_along(read, session, walk, options)
+    }
+
+    /// Reads the chain of a walk as [`load_active`](Self::load_active) does.
+    pub fn load_active_along(
+        read: &dyn StoreRead,
+        session: SessionKey,
+        mut walk: ActiveBlocks<'_>,
+        options: &BuildOptions,
+    ) -> StoreResult<Self> {
+        let leaf = walk.leaf();
+        let mut load = ChainLoader::new(read, walk.view(), Purpose::Build);
         let settings = OnceCell::new();
         let mut begin = |walk: &mut ActiveBlocks<'_>| {
             let found = settings_on(walk, read, session, options)?;
-            if found.config.older_loops == OlderLoops::Skip {
+            if found.0.older_loops == OlderLoops::Skip {
                 walk.ignore_rollups();
             }
             settings.get_or_init(|| found);
             Ok(())
         };
         walk.run_after(&mut begin, &mut |link| {
-            let ChainSettings { config, window } =
-                settings.get().ok_or_else(|| missing_leaf(leaf))?;
+            let (config, window) = settings.get().ok_or_else(|| missing_leaf(leaf))?;
             load.visit(link, config, window)
         })?;
-        let settings = settings.into_inner().ok_or_else(|| missing_leaf(leaf))?;
-        let chain = load.finish(leaf, &settings.config, &settings.window)?;
-        Ok((settings, chain))
+        let (config, window) = settings.into_inner().ok_or_else(|| missing_leaf(leaf))?;
+        load.finish(leaf, &config, &window)
     }
 
     /// Returns the last loop.
@@ -362,6 +373,7 @@ impl<'a> ChainLoader<'a> {
             shown: self.shown,
             recent,
             start: 0,
+            older_loops: config.older_loops,
         };
         chain.start = chain.first_in_context(config, limits)?;
         Ok(chain)

@@ -148,7 +148,7 @@ fn refreshed(
     prompt: Option<&SystemPrompt>,
 ) -> Result<BuiltContext, BuildError> {
     let (owner, leaf, view) = find_leaf(read, session, options)?;
-    let (_, chain) = Chain::load_active(read, (owner, leaf), view, options)?;
+    let chain = Chain::load_active(read, (owner, leaf), view, options)?;
     if let Some(error) = too_large(chain.size(), options) {
         return Err(error);
     }

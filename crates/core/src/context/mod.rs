@@ -20,7 +20,7 @@ mod prompt;
 mod recent_window;
 mod sealed_faults;
 #[doc(hidden)]
-pub mod settings;
+mod settings;
 #[doc(hidden)]
 pub mod states;
 
@@ -55,7 +55,6 @@ pub use loopstore_provider::faults::{continues_answer, faults_of, introduced, op
 pub use prompt::system_prompt;
 pub use prompt::{SystemPrompt, SystemPrompts};
 #[doc(hidden)]
-pub use settings::settings;
 pub use states::TurnState;
 
 /// Builds the context of the next model call of a session.
@@ -93,7 +92,7 @@ pub fn build_context_from_session(
             let why = "a context before a message leaves no manifest";
             return Err(StoreError::Invalid(why.into()));
         }
-        let (plan, chain) = Chain::load_active(read, (owner, leaf), view, options)?;
+        let chain = Chain::load_active(read, (owner, leaf), view, options)?;
         needed = too_large(chain.size(), options);
         if needed.is_none() {
             let (context, outline) = build(read, session, &chain, options)?;
@@ -106,7 +105,7 @@ pub fn build_context_from_session(
                         Some(tick) => tick,
                         None => read.session_by_key(owner)?.tick,
                     },
-                    older_loops: &plan.config.older_loops.to_string(),
+                    older_loops: &chain.older_loops.to_string(),
                     counter: store.counter().name(),
                 };
                 manifest = Some(row_of(&built_at, outline));
@@ -160,7 +159,7 @@ pub fn context_parts(
 ) -> StoreResult<Vec<Part>> {
     store::read(store, |read| {
         let (owner, leaf, view) = find_leaf(read, session, options)?;
-        let (_, chain) = Chain::load_active(read, (owner, leaf), view, options)?;
+        let chain = Chain::load_active(read, (owner, leaf), view, options)?;
         build::parts_of(read, &chain)
     })
 }

@@ -148,18 +148,17 @@ impl<'a> SizesOverTime<'a> {
             .newest_live(leaf.key, at)?
             .map(|place| &self.runs[place]);
         let newest = newest.map(|run| (run.key, run.older_loops));
-        let plain = settings_of(self.read, newest, &BuildOptions::default())?;
-        let (config, window) = (&plain.config, &plain.window);
+        let (config, window) = settings_of(self.read, newest, &BuildOptions::default())?;
         view.without_rollups |= config.older_loops == OlderLoops::Skip;
         let with_rollups = !view.without_rollups;
         if self.is_edited {
             let walk = ActiveBlocks::new(self.read, leaf.key, view);
-            let chain = Chain::load_along(self.read, walk, config, window, Purpose::Build)?;
+            let chain = Chain::load_along(self.read, walk, &config, &window, Purpose::Build)?;
             return Ok((chain.size(), config.older_loops));
         }
         let lookup = |key| self.active_block(leaf.key, (key, with_rollups), at);
         let walk = ActiveBlocks::new(self.read, leaf.key, view).with_lookup(&lookup);
-        let chain = Chain::load_along(self.read, walk, config, window, Purpose::Build)?;
+        let chain = Chain::load_along(self.read, walk, &config, &window, Purpose::Build)?;
         Ok((chain.size(), config.older_loops))
     }
 

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use super::chain::{Chain, Purpose};
-use super::{BuildOptions, settings};
+use super::BuildOptions;
+use super::chain::Chain;
 use crate::model::LoopId;
 use crate::overlay::whole_as;
 use crate::store::active_blocks::{ChainLink, View, chain, depth_of};
@@ -87,9 +87,8 @@ pub fn shown_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreRe
 
 /// Loads a chain with the options of its newest run.
 fn plain_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<Chain> {
-    let plain = settings(read, leaf.session, leaf.key, view, &BuildOptions::default())?;
-    let (config, window) = (&plain.config, &plain.window);
-    Chain::load(read, leaf.key, view, config, window, Purpose::Build)
+    let keys = (leaf.session, leaf.key);
+    Chain::load_active(read, keys, view, &BuildOptions::default())
 }
 
 /// Returns the state of each turn of a chain in its context, loop by loop from the root, without the loops

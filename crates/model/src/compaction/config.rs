@@ -1,6 +1,5 @@
 //! The configuration of a compaction: when to compact, how much to keep, and which strategy to use.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -367,46 +366,6 @@ fn known_policy<'de, D: serde::Deserializer<'de>>(from: D) -> Result<CompactionP
     Ok(serde_json::from_value(json).unwrap_or_default())
 }
 
-/// The settings that the build of a context reads from the stored configuration of a run. A build runs before each
-/// model call, so it skips the rest.
-#[derive(Deserialize)]
-#[serde(default)]
-#[doc(hidden)]
-pub struct BuildSettings<'a> {
-    #[doc(hidden)]
-    pub max_context_tokens: u64,
-    #[doc(hidden)]
-    pub system_tokens: u64,
-    #[doc(hidden)]
-    pub keep_first_turns: u32,
-    #[doc(hidden)]
-    pub keep_recent_turns: u32,
-    #[doc(hidden)]
-    pub max_summary_tokens: u64,
-    #[serde(borrow)]
-    #[doc(hidden)]
-    pub scope: Cow<'a, str>,
-    #[serde(borrow)]
-    #[doc(hidden)]
-    pub recent_window: Cow<'a, str>,
-}
-
-impl Default for BuildSettings<'_> {
-    fn default() -> Self {
-        let (config, window) = (CompactionConfig::default(), ContextConfig::default());
-        Self {
-            max_context_tokens: window.max_context_tokens,
-            system_tokens: window.system_prompt_tokens,
-            keep_first_turns: config.keep_first_turns,
-            keep_recent_turns: config.keep_recent.count(),
-            max_summary_tokens: config.max_summary_tokens,
-            // Unknown words are read as the defaults.
-            scope: Cow::default(),
-            recent_window: Cow::default(),
-        }
-    }
-}
-
 impl Default for RunConfig {
     fn default() -> Self {
         Self::of_default(&CompactionConfig::default(), &ContextConfig::default())
@@ -453,11 +412,52 @@ impl RunConfig {
             policy: config.policy,
         }
     }
+
+    /// Returns the configuration of the run without its strategy. The turns kept at the end are those that the recent
+    /// window took, and an unknown word is read as the default.
+    pub fn compaction(&self) -> CompactionConfig {
+        let usual = CompactionConfig::default();
+        CompactionConfig {
+            policy: self.policy,
+            compaction_scope: self.scope.parse().unwrap_or(usual.compaction_scope),
+            older_loops: self.older_loops.parse().unwrap_or(usual.older_loops),
+            recent_window: self.recent_window.parse().unwrap_or(usual.recent_window),
+            keep_first_turns: self.keep_first_turns,
+            keep_recent: KeepRecent::Turns(self.keep_recent_turns),
+            max_summary_tokens: self.max_summary_tokens,
+            max_rollup_tokens: self.max_rollup_tokens,
+            tool_output_max_lines: self.tool_output_max_lines,
+            ..usual
+        }
+    }
+
+    /// Returns the window of the run.
+    pub fn window(&self) -> ContextConfig {
+        ContextConfig {
+            max_context_tokens: self.max_context_tokens,
+            system_prompt_tokens: self.system_tokens,
+            max_context_bytes: self.max_context_bytes,
+            ..ContextConfig::default()
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stored_configuration_is_read_as_it_was_written() {
+        let (target, window) = (CompactionConfig::target(), ContextConfig::default());
+        let stored = RunConfig::of_default(&target, &window);
+        let read = stored.compaction();
+        assert_eq!(read.keep_recent, KeepRecent::Turns(6));
+        let again = RunConfig {
+            keep_recent: stored.keep_recent.clone(),
+            ..RunConfig::of_default(&read, &stored.window())
+        };
+        assert_eq!(again, stored);
+    }
 
     #[test]
     fn words_are_read_as_they_are_written() {

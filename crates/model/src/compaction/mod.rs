@@ -22,7 +22,7 @@ mod tiered;
 
 pub use cancel::CancelFlag;
 #[doc(hidden)]
-pub use config::{BuildSettings, DEFAULT_STRATEGY};
+pub use config::DEFAULT_STRATEGY;
 pub use config::{
     CompactionConfig, CompactionScope, ContextConfig, OlderLoops, RecentWindow, RunConfig,
     UnknownWord,

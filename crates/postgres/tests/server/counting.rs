@@ -1,4 +1,4 @@
-//! Counting anew on a server: the same figures as in a file, and nobody writes with the old counter.
+//! A recount on a server: the figures are those of a file, and no program writes with the old counter.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn letters() -> PostgresOptions {
     PostgresOptions::new().counter(Arc::new(LETTERS))
 }
 
-/// Everything that is summed up of the loops of a session.
+/// Returns the totals of the loops of a session.
 fn totals(store: &dyn SessionStore, session: &SessionId) -> Vec<String> {
     let rows = store::read(store, |read| {
         let key = read.session(session)?.unwrap().key;
@@ -116,7 +116,7 @@ fn a_recount_that_is_cut_off_goes_on_and_keeps_writers_with_the_old_counter_out(
     let after = PostgresStore::open_with(&address, letters()).unwrap();
     assert!(verify(&after).unwrap().ok);
     drop(after);
-    // Where tenants are, it is a matter of all of them.
+    // In a database with tenants, a recount applies to all of them.
     let role = format!("counter of {name}");
     let mut client = server.client(&name);
     client

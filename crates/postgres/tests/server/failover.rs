@@ -1,5 +1,5 @@
-//! A primary that is killed, a standby that takes over: with synchronous replication no acknowledged
-//! turn is lost, and clients go on by themselves.
+//! A primary is killed and a standby takes over: with synchronous replication no acknowledged turn is lost, and
+//! clients continue.
 
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,8 +15,8 @@ use crate::support::histories::{History, user};
 use crate::support::needs;
 use crate::support::server::{self, PostgresServer, as_owner, free_port};
 
-/// Starts a primary and a standby that follows it; prints their folder. When the input ends both are
-/// stopped.
+/// Starts a primary and a standby that follows it; prints their folder. Both are stopped at the end of the
+/// input.
 const SCRIPT: &str = r#"
 set -e
 cd /
@@ -79,7 +79,7 @@ impl Pair {
         format!("postgres://postgres@{folder}:{one},{folder}:{two}/agents?connect_timeout=2")
     }
 
-    /// Kills the primary and makes the standby the new one.
+    /// Kills the primary and promotes the standby.
     fn fail_over(&mut self) {
         use std::io::Write;
         self.shell
@@ -99,7 +99,7 @@ impl Drop for Pair {
     }
 }
 
-/// Reads one line, byte by byte: nothing behind it is taken.
+/// Reads one line, byte by byte, so that nothing after it is consumed.
 fn line_of(shell: &mut Child) -> String {
     use std::io::Read;
     let out = shell.stdout.as_mut().unwrap();
@@ -188,7 +188,7 @@ fn a_server_that_has_not_heard_of_a_database_yet_is_passed_over() {
     };
     let store = PostgresStore::open(&both(&name)).unwrap();
     History::new(&store, "s").append(0, vec![user("hello", 0)]);
-    // Where nobody has it that is what is told.
+    // If no host has the database, the error says so.
     let Err(error) = PostgresStore::open(&both("nowhere")) else {
         panic!("it opened");
     };

@@ -36,7 +36,7 @@ fn nothing_is_removed_where_a_foreign_trigger_or_rule_would_see_it() {
             "DROP RULE keeps ON session_flags",
         ),
     ] {
-        // Citus takes no rules on its tables.
+        // Citus rejects rules on its tables.
         if server.run(&database, sql).is_err() && server.is_cluster() {
             continue;
         }

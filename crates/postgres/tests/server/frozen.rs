@@ -1,5 +1,5 @@
-//! A server process that is stopped in the middle of a transaction: it answers nothing, and its machine
-//! still acknowledges every byte.
+//! A server process that is stopped in the middle of a transaction: it answers nothing, and its machine still
+//! acknowledges every byte.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::server;
 
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Returns the process that works for the one connection of a store.
+/// Returns the server process of the one connection of a store.
 fn process(store: &PostgresStore) -> i64 {
     let sql = "SELECT pg_backend_pid()::BIGINT";
     let rows = store.query_within(sql, QueryLimits::default()).unwrap();
@@ -37,7 +37,7 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
     let note = |write: &mut dyn store::StoreWrite| {
         write.insert_note(loop_key, &store::Note::Event("\"lost\"".into()))
     };
-    // In the middle of a write.
+    // During a write.
     let frozen = process(&store);
     let lost = store::write(&store, |write| {
         note(write)?;
@@ -50,13 +50,13 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
     );
     let told = lost.unwrap_err().to_string();
     assert!(told.contains("did not answer for 3 s") && told.contains("check the server"));
-    // Others go on meanwhile.
+    // Other connections work meanwhile.
     assert_ne!(process(&store), frozen);
     let read = store::read(&store, |read| read.loop_by_key(loop_key));
     assert_eq!(read.unwrap().totals.next_seq, 1);
     signal("CONT", frozen);
     history.append(0, vec![user("again", 1)]);
-    // In a read.
+    // During a read.
     let frozen = process(&store);
     let lost = store::read(&store, |read| {
         read.loop_by_key(loop_key)?;
@@ -68,7 +68,7 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
         matches!(lost, Err(StoreError::StatementTimeout(_))),
         "{lost:?}"
     );
-    // During a commit nobody knows.
+    // During a commit the outcome is unknown.
     let frozen = process(&store);
     let lost = store::write(&store, |write| {
         note(write)?;
@@ -77,7 +77,7 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
     });
     signal("CONT", frozen);
     assert!(matches!(lost, Err(StoreError::Unconfirmed(_))), "{lost:?}");
-    // When an idle connection is asked for the next transaction.
+    // When an idle connection is used for the next transaction.
     let frozen = process(&store);
     signal("STOP", frozen);
     let asked = store::read(&store, |read| read.sessions());

@@ -1,4 +1,4 @@
-//! What the database itself refuses, whoever asks.
+//! The writes that the database itself rejects, whoever sends them.
 
 use loopstore::extend::append::append;
 use loopstore::extend::{self as store, StoreRead};
@@ -11,7 +11,7 @@ use postgres::Client;
 use crate::support::histories::{History, answer, user};
 use crate::support::server;
 
-/// A database with a compacted session, and a connection of its owner.
+/// Returns a database with a compacted session, and a connection of its owner.
 fn compacted() -> Option<(PostgresStore, Client)> {
     let server = server::server()?;
     let name = server.prepared();
@@ -40,6 +40,8 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
     let first: String = first.unwrap().get(0);
     let of = PinRef::message(first.as_str(), 0, 0);
     let session = SessionId::new("s").unwrap();
+    let edits = EditRequest::remove([EditTarget::Message(LoopId::of(first.as_str()), 1, 3)]);
+    edit(&store, &session, &edits).unwrap();
     pin(&store, &session, &PinRequest { of, leaf: None }).unwrap();
     for sql in [
         "UPDATE messages SET head = 'x' WHERE seq = 0",
@@ -67,6 +69,13 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
         "DELETE FROM blocks",
         "UPDATE block_messages SET head = 'x'",
         "DELETE FROM block_messages",
+        "UPDATE edits SET text = 'x'",
+        "DELETE FROM edits",
+        "TRUNCATE edits",
+        "UPDATE loops SET edits = 0",
+        "INSERT INTO edits SELECT session, run, ordinal + 90, loop, from_seq, to_seq, part, parts, action,
+             text, escaped, tokens_before, tokens_after, bytes_before, bytes_after, messages, salt, digest
+             FROM edits",
         "UPDATE coverage SET disposition = 'kept'",
         "DELETE FROM coverage",
         "UPDATE audit SET digest = ''",
@@ -75,7 +84,7 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
         "UPDATE sessions SET audit_seq = 0",
         "UPDATE sessions SET audit = ''",
         "INSERT INTO audit SELECT session, audit_seq + 9, kind, digest, was, chain FROM audit",
-        // What a committed run holds is closed.
+        // The rows of a committed run are closed.
         "INSERT INTO coverage SELECT session, block, ordinal + 90, loop, from_seq, to_seq, from_turn,
              to_turn, disposition FROM coverage",
         "INSERT INTO block_messages SELECT session, block, ordinal + 90, section, replaces, quotes, role,
@@ -87,7 +96,7 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
         "TRUNCATE sessions CASCADE",
         "UPDATE store_meta SET value = 'x' WHERE name = 'import_key'",
         "DELETE FROM store_meta",
-        // A table that stands in for the receipts is not looked at.
+        // A temporary table with the name of the receipts is not used.
         "CREATE TEMP TABLE maintenance (session BIGINT, closed_at TEXT);
          INSERT INTO maintenance SELECT session, NULL FROM sessions;
          DELETE FROM messages",
@@ -108,7 +117,7 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
     assert!(report.ok, "{:?}", report.problems);
 }
 
-/// Deleted while no trigger fires, as the owner of the server can.
+/// The rows are deleted while triggers are disabled, as the owner of the server can do.
 #[test]
 fn a_row_that_was_deleted_without_triggers_is_missed() {
     let Some((store, mut client)) = compacted() else {
@@ -135,7 +144,7 @@ fn a_row_that_was_deleted_without_triggers_is_missed() {
         "DELETE FROM maintenance; DELETE FROM audit WHERE session = 0",
         "DELETE FROM audit WHERE audit_seq = 1",
     ] {
-        // The rows come back once it was looked at.
+        // The rows come back after the check.
         let kept = "CREATE SCHEMA kept; CREATE TABLE kept.audit AS TABLE audit;
              CREATE TABLE kept.flips AS TABLE flips; CREATE TABLE kept.runs AS TABLE runs;
              CREATE TABLE kept.blocks AS TABLE blocks; CREATE TABLE kept.coverage AS TABLE coverage;
@@ -258,7 +267,7 @@ fn a_role_that_may_append_and_compact_may_change_and_remove_nothing() {
         let code = error.code().map(|code| code.code().to_owned());
         assert_eq!(code.as_deref(), Some("42501"), "{sql}: {error:?}");
     }
-    // What it may do to rows that are not final, triggers refuse for those that are.
+    // The role may delete and update rows that are not final; triggers reject it for final rows.
     for sql in ["DELETE FROM messages", "UPDATE runs SET error = NULL"] {
         let refused = client.batch_execute(sql).unwrap_err();
         assert_eq!(refused.code().unwrap().code(), "23001", "{sql}");
@@ -358,7 +367,7 @@ fn sessions_are_written_side_by_side_and_one_session_in_turn() {
             });
         }
     });
-    // A write of one session does not wait for that of another one.
+    // A write of one session does not wait for a write of another.
     store::write(&store, |write| {
         write.loop_by_key(loops[0])?;
         std::thread::scope(|scope| {

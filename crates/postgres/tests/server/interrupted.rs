@@ -1,5 +1,4 @@
-//! Errors with which a database asks for a transaction once more: where nothing was promised yet it
-//! gets one.
+//! Errors with which a database asks for a transaction to be run again: it is, if nothing was returned yet.
 
 use loopstore::extend as store;
 use loopstore::extend::sqlite::QueryLimits;
@@ -9,8 +8,8 @@ use loopstore_postgres::{PostgresOptions, PostgresStore};
 use crate::support::histories::{History, user};
 use crate::support::server;
 
-/// A function that fails twice in each connection, as a transaction that others came between: locks of a
-/// session outlive it.
+/// A function that fails twice in each connection, as an interrupted transaction does. It counts with locks of
+/// the session, which outlive the transaction.
 const FLAKY: &str = "CREATE FUNCTION flaky() RETURNS BIGINT LANGUAGE plpgsql AS $$
     DECLARE
         tries BIGINT := (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()
@@ -35,7 +34,7 @@ fn what_promised_nothing_is_tried_again() {
     let store = PostgresStore::open_with(&server.address(&name), options).unwrap();
     let rows = store.query_within("SELECT flaky()", QueryLimits::default());
     assert_eq!(rows.unwrap().rows.len(), 1);
-    // A closure runs once, as it may have told somebody what it read; its caller is told.
+    // A closure runs once, as it may have used what it read; its caller gets the error.
     let mut client = server.client(&name);
     let history = History::new(&store, "s");
     history.append(0, vec![user("hello", 0)]);
@@ -70,7 +69,7 @@ fn a_transaction_that_is_refused_at_its_beginning_begins_again() {
     let name = server.prepared();
     let store = PostgresStore::open(&server.address(&name)).unwrap();
     let history = History::new(&store, "s");
-    // A sequence keeps what a transaction took that was taken back.
+    // A sequence keeps a number that a rolled back transaction took.
     server
         .client(&name)
         .batch_execute(
@@ -113,7 +112,7 @@ fn tables_are_made_again_when_others_came_between() {
     let store = PostgresStore::open(&server.address(&name)).unwrap();
     History::new(&store, "s");
     drop(store);
-    // Not for ever.
+    // The number of repetitions is limited.
     let name = server.database();
     let mut client = server.client(&name);
     client.batch_execute(&flaky(1_000_000)).unwrap();

@@ -1,5 +1,5 @@
-//! A worker of a Citus cluster is killed under writers and comes back: nothing that was acknowledged is lost or
-//! there twice, and sessions on the other worker go on. `.ci/citus` runs its nodes again when they are killed.
+//! A worker of a Citus cluster is killed under writers and restarted: no acknowledged row is lost or
+//! duplicated, and sessions on the other worker continue. `.ci/citus` restarts nodes that are killed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,17 +14,17 @@ use postgres::{Client, NoTls};
 use crate::support::hang;
 use crate::support::server::{self, PostgresServer};
 
-/// Sessions of each of the writers.
+/// The number of sessions of each writer.
 const SESSIONS: usize = 6;
 
-/// The cluster whose nodes may be killed.
+/// Returns the cluster whose nodes may be killed.
 fn cluster() -> Option<(&'static PostgresServer, PathBuf)> {
     let folder = std::env::var_os("LOOPSTORE_CITUS_LOGS")?;
     let server = server::server().filter(|server| server.is_cluster())?;
     Some((server, folder.into()))
 }
 
-/// Returns the ports of the workers, and connections to them.
+/// Returns the ports of the workers, each with its address.
 fn workers(server: &PostgresServer, database: &str) -> Vec<(u16, String)> {
     let addresses = server.workers(database).into_iter();
     let named = addresses.map(|address| {
@@ -36,14 +36,14 @@ fn workers(server: &PostgresServer, database: &str) -> Vec<(u16, String)> {
     named.collect()
 }
 
-/// What a writer has done.
+/// The results of a writer.
 #[derive(Default)]
 struct Written {
-    /// Texts that were acknowledged, by session.
+    /// The acknowledged texts, by session.
     acknowledged: BTreeMap<String, Vec<String>>,
-    /// Texts whose append failed: they come again under their name.
+    /// The texts whose append failed; they are appended again under the same key.
     pending: Vec<(String, String)>,
-    /// Errors by their kind.
+    /// The number of errors by kind.
     errors: BTreeMap<&'static str, usize>,
 }
 
@@ -73,7 +73,7 @@ impl Written {
     }
 }
 
-/// Writes to sessions in turn, and begins new ones, until told to stop; then what failed once more.
+/// Writes to sessions in turn, and begins new ones, until stopped; then repeats the failed appends.
 fn write(
     store: &Store,
     writer: usize,
@@ -165,7 +165,7 @@ fn what_was_acknowledged_outlives_a_worker_that_is_killed_and_other_sessions_go_
     let total: usize = acknowledged.values().map(Vec::len).sum();
     println!("{total} turns, {meanwhile} of them while a worker was away; errors: {kinds:?}");
     assert!(kinds.values().sum::<usize>() > 0, "nobody noticed");
-    // All that failed came again, so each session has each of its texts once.
+    // All failed appends were repeated, so each session has each of its texts once.
     for (session, mut texts) in acknowledged {
         let context = stores[0].session(session).unwrap().context().unwrap();
         let mut stored: Vec<String> = context.messages.iter().map(text_of).collect();

@@ -1,5 +1,5 @@
-//! The PostgreSQL backend: the promises of every backend; the same histories and views as on a file; and what only
-//! a server can do.
+//! The PostgreSQL backend: the promises of every backend, the same histories and views as on a file, and
+//! features that only a server has.
 
 mod conformance;
 mod counting;

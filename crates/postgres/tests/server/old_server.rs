@@ -1,11 +1,11 @@
-//! A server that only says that it is an old one.
+//! A mock of a server that reports an old version.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use loopstore_postgres::PostgresStore;
 
-/// A message of the server: its kind and what it holds.
+/// Returns a message of the server with its kind and body.
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap();
     [&[kind], &length.to_be_bytes()[..], body].concat()
@@ -15,7 +15,7 @@ fn number(bytes: &[u8]) -> usize {
     u32::from_be_bytes(bytes.try_into().unwrap()) as usize
 }
 
-/// Reads what a client begins with, which has no kind.
+/// Reads the first message of a client, which has no kind.
 fn greeting(stream: &mut TcpStream) -> Vec<u8> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).unwrap();
@@ -24,7 +24,7 @@ fn greeting(stream: &mut TcpStream) -> Vec<u8> {
     body
 }
 
-/// Describes the columns of the one question that is answered.
+/// Returns the description of the columns of the only query that is answered.
 fn columns() -> Vec<u8> {
     let mut body = 2u16.to_be_bytes().to_vec();
     for (name, kind, size) in [("version", 20u32, 8i16), ("encoding", 25, -1)] {
@@ -38,7 +38,7 @@ fn columns() -> Vec<u8> {
     body
 }
 
-/// Returns the one row: version 9, and how its texts are written.
+/// Returns the only row: version 9, and the encoding of its texts.
 fn row() -> Vec<u8> {
     let mut body = 2u16.to_be_bytes().to_vec();
     for value in [&9i64.to_be_bytes()[..], b"UTF8"] {
@@ -50,7 +50,7 @@ fn row() -> Vec<u8> {
 
 fn serve(mut stream: TcpStream) {
     let ready = message(b'Z', b"I");
-    // It asks for TLS before it says who it is.
+    // The client asks for TLS before it sends its name.
     if greeting(&mut stream).len() == 4 {
         stream.write_all(b"N").unwrap();
         greeting(&mut stream);

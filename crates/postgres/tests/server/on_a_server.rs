@@ -1,4 +1,4 @@
-//! What files are tried with elsewhere, on a server.
+//! Tests on a server that other crates run on files.
 
 use loopstore::SqliteStore;
 use loopstore::extend::SessionStore;
@@ -68,7 +68,7 @@ fn no_piece_of_a_random_secret_is_left_on_a_server() {
 #[test]
 fn postgres_runs_to_its_end() {
     if let Some(server) = server::server() {
-        // The tables are made by the example.
+        // The example creates the tables.
         let address = server.address(&server.database());
         example::on(&address).unwrap();
         example::on(&address).unwrap();

@@ -1,5 +1,5 @@
-//! A PgBouncer between loopstore and the server, which gives each transaction any of a few connections: what
-//! works so, and what is refused with a word on what to do.
+//! A PgBouncer between loopstore and the server, which gives each transaction one of a few connections: the
+//! supported functions, and the rejected ones with their messages.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::support::histories::{History, user};
 use crate::support::server::{self, PostgresServer, as_owner, free_port, owner};
 use crate::support::{hang, needs};
 
-/// A pooler before the server of the tests.
+/// A pooler in front of the server of the tests.
 struct Pooler {
     process: Child,
     folder: tempfile::TempDir,
@@ -20,7 +20,7 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// Starts one with two connections of the server for a database.
+    /// Starts a pooler with two connections to a database of the server.
     fn start(server: &PostgresServer, mode: &str) -> Option<Self> {
         let program = needs::find(&needs::PGBOUNCER)?;
         let folder = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ fn stores_that_share_two_connections_of_a_server_append_side_by_side_and_lose_no
         return;
     };
     let name = server.prepared();
-    // A server may be told to forget what it acknowledged; a store that writes is not.
+    // The server may acknowledge before a commit is on disk; a store that writes overrides it.
     server
         .client(&name)
         .batch_execute(&format!(
@@ -111,7 +111,7 @@ fn stores_that_share_two_connections_of_a_server_append_side_by_side_and_lose_no
             });
         }
     });
-    // No trigger but those of the store belongs to its tables.
+    // No trigger but the store's own may be on its tables.
     let drop_trigger = "DROP TRIGGER forgets ON loops; DROP FUNCTION forgets()";
     server.client(&name).batch_execute(drop_trigger).unwrap();
     let store = PostgresStore::open(&pooler.address(&name)).unwrap();
@@ -149,7 +149,7 @@ fn what_a_pooler_would_take_apart_is_refused_with_what_to_do() {
     drop(PostgresStore::open(&server.address(&name)).unwrap());
     let store = PostgresStore::open(&pooler.address(&name)).unwrap();
     History::new(&store, "s").append(0, vec![user("hello", 0)]);
-    // A role that is assumed would be that of some transactions only.
+    // A role that is assumed would apply to some transactions only.
     let with_options = format!("{}?options=-c%20role%3Dpostgres", pooler.address(&name));
     let said = refusal(PostgresStore::open(&with_options));
     assert!(said.contains("ALTER ROLE"), "{said}");
@@ -165,7 +165,8 @@ fn a_pooler_that_is_said_to_keep_connections_and_does_not_is_found_out() {
     };
     let name = server.prepared();
     let address = format!("{}?pooling=session", pooler.address(&name));
-    // Each keeps one of the two connections busy in turn, so that statements lie where they are not found.
+    // Each store keeps one of the two connections busy in turn, so that statements are prepared where they are
+    // not found.
     let said = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..6)
             .map(|at| {
@@ -201,7 +202,7 @@ fn a_pooler_that_keeps_connections_takes_tables_and_options_where_the_address_sa
     let store = store.unwrap();
     let history = History::new(&store, "s");
     history.append(0, vec![user("hello", 0)]);
-    // Without a word on it a pooler of this kind serves as one of the other.
+    // Without the setting of the address, a pooler of this kind is detected.
     let store = PostgresStore::open(&pooler.address(&name)).unwrap();
     let report = loopstore_verify::verify(&store).unwrap();
     assert!(report.ok, "{:?}", report.problems);

@@ -1,4 +1,4 @@
-//! The same random histories on both backends: the same contexts, byte by byte.
+//! The same random histories on both backends give the same contexts, byte by byte.
 
 use loopstore::context::{AsOf, build_context_as_of};
 use loopstore::*;
@@ -11,7 +11,7 @@ use crate::support::histories::{History, Random, loop_id};
 use crate::support::server;
 use crate::support::views;
 
-/// Everything that a model could be shown of a session, as JSON.
+/// Returns every context that a model could see of a session, as JSON.
 fn contexts(store: &dyn SessionStore, history: &History<'_>) -> Vec<String> {
     let json = |context: &Context| {
         let messages = serde_json::to_string(&context.messages).unwrap();
@@ -37,7 +37,7 @@ fn contexts(store: &dyn SessionStore, history: &History<'_>) -> Vec<String> {
     all
 }
 
-/// Plays one history on both.
+/// Plays one history on both backends.
 fn play(postgres: &dyn Database, seed: u64) {
     let sqlite = SqliteStore::in_memory().unwrap();
     let id = format!("session-{seed}");
@@ -68,7 +68,7 @@ fn play(postgres: &dyn Database, seed: u64) {
     archived(&twins, [&sqlite, postgres]);
 }
 
-/// Archives the loops that have ended on both, and brings them back: both read as before.
+/// Archives the ended loops on both backends and restores them: both are read as before.
 fn archived(twins: &[(History<'_>, Random); 2], stores: [&dyn Database; 2]) {
     let [(one, _), (two, _)] = twins;
     let before = contexts(one.store, one);

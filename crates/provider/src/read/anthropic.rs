@@ -4,6 +4,7 @@ use super::ReadResult;
 use super::blocks::{content, image, result, system, text, usage_extra, with_rest};
 use super::calls::PartReader;
 use super::node::{JsonNode, NodeFields};
+use crate::context_management::read_report;
 use loopstore_model::{
     AgentMessage, AssistantMessage, Content, Extra, Json, Message, Thinking, ToolCall, Usage,
     UserMessage,
@@ -21,6 +22,8 @@ pub(super) fn read(root: &JsonNode<'_>) -> ReadResult<Vec<AgentMessage>> {
             out.push(system("system", &content, plain_text)?);
         }
         messages(&fields.need("messages")?, &mut out)?;
+        // A setting of the call, as the model is; what it cleared is in the report of the answer.
+        fields.take("context_management");
         fields.refuse_rest()?;
     } else {
         message(root, &mut out)?;
@@ -111,9 +114,15 @@ fn answer(mut fields: NodeFields<'_>) -> ReadResult<AgentMessage> {
         ..AssistantMessage::default()
     };
     let id = fields.text("id")?;
+    // Any other value stays among the unknown fields.
+    let report = fields.take_if("context_management", |node| read_report(&node.json().ok()?));
     let mut message = with_rest(Message::Assistant(message), &fields)?;
     if let Some(id) = id {
         message.extra_mut().insert("responseId", Json::string(&id));
+    }
+    if let Some(report) = report.filter(|report| !report.is_empty()) {
+        let set = message.set_applied_edits(&report);
+        set.map_err(|error| fields.node.invalid(error.to_string()))?;
     }
     Ok(message)
 }

@@ -271,6 +271,19 @@ impl<'a> NodeFields<'a> {
         self.take(key)
     }
 
+    /// Takes a value that `read` returns something for; any other value is left.
+    pub(super) fn take_if<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&JsonNode<'a>) -> Option<T>,
+    ) -> Option<T> {
+        let found = self.take(key).and_then(|node| read(&node));
+        if found.is_none() {
+            self.taken.pop();
+        }
+        found
+    }
+
     /// Takes a number of tokens.
     pub(super) fn count(&mut self, key: &'static str) -> ReadResult<Option<i64>> {
         self.take(key).map(|node| node.count()).transpose()

@@ -11,6 +11,7 @@ use super::system::SystemMessage;
 use super::{Mending, MendingKind};
 use crate::Form;
 use crate::returned::ReturnedFields;
+use crate::server_block::ServerBlock;
 use loopstore_model::json::json_object;
 use loopstore_model::{self as model, Content, Extra, Image, Json, ToolResultMessage};
 
@@ -218,7 +219,7 @@ fn answered_server_calls(messages: &[IndexedMessage]) -> HashSet<String> {
             .as_ref()
             .and_then(ServerBlock::of)
         {
-            Some(ServerBlock::Use(id)) => {
+            Some(ServerBlock::Use(id, _)) => {
                 used.insert(id);
             }
             Some(ServerBlock::Result(id)) if used.contains(&id) => {
@@ -228,29 +229,6 @@ fn answered_server_calls(messages: &[IndexedMessage]) -> HashSet<String> {
         }
     }
     answered
-}
-
-/// A block of a tool that the provider runs itself.
-enum ServerBlock {
-    Use(String),
-    Result(String),
-}
-
-impl ServerBlock {
-    fn of(item: &Json) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Named {
-            r#type: String,
-            id: Option<String>,
-            tool_use_id: Option<String>,
-        }
-        let item: Named = item.read().ok()?;
-        match item.r#type.as_str() {
-            "server_tool_use" | "mcp_tool_use" => item.id.map(Self::Use),
-            kind if kind.ends_with("_tool_result") => item.tool_use_id.map(Self::Result),
-            _ => None,
-        }
-    }
 }
 
 /// The source of the last message.
@@ -446,7 +424,7 @@ impl AnthropicWriter<'_> {
     /// True unless a block is the call or result of a tool that the provider ran, and the other of both is missing.
     fn is_paired(&self, at: usize, item: &Json) -> bool {
         match ServerBlock::of(item) {
-            Some(ServerBlock::Use(id)) => self.is_run(at, &id),
+            Some(ServerBlock::Use(id, _)) => self.is_run(at, &id),
             Some(ServerBlock::Result(id)) => self.answered.contains(&id),
             None => true,
         }

@@ -21,6 +21,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::{Form, ProviderError};
+use crate::context_management::ContextManagement;
 use crate::{AsConversation, Conversation};
 pub use anthropic::OPENING;
 pub use blocks::{arguments_object, data_url, images_of, media_type};
@@ -28,6 +29,14 @@ use loopstore_model::{AgentMessage, Content};
 pub use responses::{CallItem, call_item};
 pub use sealed::original_item as kept_item;
 use system::SystemMessage;
+
+/// The most characters of the name of a tool in Anthropic's form.
+const ANTHROPIC_NAME: usize = 128;
+
+/// Returns the name of a tool in Anthropic's form.
+pub(crate) fn anthropic_tool_name(name: &str) -> String {
+    pairs::tool_name(name, ANTHROPIC_NAME)
+}
 
 /// The text of a tool result that was never recorded.
 pub const NO_RESULT: &str = "[no result recorded]";
@@ -177,8 +186,8 @@ enum RequestItems {
 
 /// The messages of a request to a provider, and the mendings.
 ///
-/// It serialises as `{"messages"}`, `{"instructions"?, "input"}` or `{"system"?, "messages"}`, to which the caller adds
-/// the model and its parameters.
+/// It serialises as `{"messages"}`, `{"instructions"?, "input"}` or `{"system"?, "context_management"?, "messages"}`,
+/// to which the caller adds the model and its parameters.
 ///
 /// # Examples
 /// ```
@@ -195,6 +204,7 @@ enum RequestItems {
 pub struct ProviderRequest {
     system: Vec<SystemMessage>,
     items: RequestItems,
+    context_management: ContextManagement,
     /// The mendings, in the order of the messages.
     pub mended: Vec<Mending>,
 }
@@ -229,7 +239,7 @@ impl ProviderRequest {
             Form::Anthropic => pairs::Naming {
                 is_plain: pairs::is_word,
                 id: usize::MAX,
-                name: 128,
+                name: ANTHROPIC_NAME,
             },
         };
         let mut system = system::take(prompt, &mut mended);
@@ -260,6 +270,7 @@ impl ProviderRequest {
         Self {
             system,
             items,
+            context_management: ContextManagement::default(),
             mended,
         }
     }
@@ -349,6 +360,15 @@ impl ProviderRequest {
         request
     }
 
+    /// Sets the content that Anthropic clears before the model reads the request. The setting of a request in another
+    /// form is not written, as the other providers have none. The caller sends the header `anthropic-beta` with the
+    /// value [`BETA`](crate::context_management::BETA).
+    #[must_use]
+    pub fn with_context_management(mut self, setting: ContextManagement) -> Self {
+        self.context_management = setting;
+        self
+    }
+
     /// Returns the number of messages or items of the request.
     pub fn len(&self) -> usize {
         match &self.items {
@@ -403,6 +423,9 @@ impl Serialize for ProviderRequest {
             RequestItems::Anthropic(messages) => {
                 if !self.system.is_empty() {
                     map.serialize_entry("system", &anthropic::system(&self.system))?;
+                }
+                if !self.context_management.is_empty() {
+                    map.serialize_entry("context_management", &self.context_management)?;
                 }
                 map.serialize_entry("messages", messages)?;
             }

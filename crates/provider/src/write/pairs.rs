@@ -205,7 +205,7 @@ impl Pairs<'_> {
     }
 
     fn name(&mut self, at: usize, call: &mut ToolCall, recorded: &str) {
-        let name = plain(&call.name, is_word, self.naming.name, "tool");
+        let name = tool_name(&call.name, self.naming.name);
         if name != call.name {
             call.name = name;
             self.mend(MendingKind::ToolRenamed, at, recorded);
@@ -220,6 +220,11 @@ fn plain(text: &str, is_plain: fn(char) -> bool, most: usize, other: &str) -> St
     }
     let plain = |c| if is_plain(c) { c } else { '_' };
     text.chars().take(most).map(plain).collect()
+}
+
+/// Returns the name of a tool with at most `most` characters that every provider accepts.
+pub(super) fn tool_name(name: &str, most: usize) -> String {
+    plain(name, is_word, most, "tool")
 }
 
 /// Returns the line before a result that is written as text, which names the call.

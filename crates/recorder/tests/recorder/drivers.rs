@@ -29,7 +29,7 @@ fn a_live_lease_is_refused_and_an_ended_one_taken_over() {
     hand.set(5_999);
     let held = error_of(second.resume(&session(), &id("a")));
     insta::assert_snapshot!(held, @"loop `a` is leased by `first` until 1970-01-01T00:00:06Z");
-    // A sign of life counts from now.
+    // The heartbeat renews the lease from now on.
     first.heartbeat(&id("a")).unwrap();
     hand.set(6_998);
     error_of(second.resume(&session(), &id("a")));
@@ -40,7 +40,7 @@ fn a_live_lease_is_refused_and_an_ended_one_taken_over() {
             let lost = error_of(first.record(event));
             insta::assert_snapshot!(lost, @"the lease of loop `a` (token 1) was lost to `second`; rebuild the context before continuing");
         } else if !matches!(event, AgentEvent::ToolExecutionEnd(_)) {
-            // The end of the turn is refused too; the rest waits for it.
+            // The end of the turn is refused too; the remaining events wait for it.
             let _ = first.record(event);
         }
     }
@@ -50,7 +50,7 @@ fn a_live_lease_is_refused_and_an_ended_one_taken_over() {
     ));
     record_all(&mut second, turn("a", 1));
     assert_eq!(texts(&store, "a").len(), 6);
-    // Nor can it end the loop.
+    // The old driver cannot end the loop either.
     assert!(matches!(
         error_of(first.record(end("a"))),
         StoreError::LeaseLost { .. }
@@ -83,10 +83,10 @@ fn a_clock_that_goes_back_frees_no_lease_early_and_holds_none_for_ever() {
     let mut second = SessionRecorder::new(&store, hand.options("second", 100));
     hand.set(500);
     error_of(second.resume(&session(), &id("a")));
-    // It counts anew from when somebody first asked.
+    // After a clock went back, the time counts from the first request for the lease.
     hand.set(599);
     error_of(second.resume(&session(), &id("a")));
-    // Its holder goes on as before.
+    // The holder continues as before.
     record_all(&mut first, turn("a", 0));
     hand.set(698);
     error_of(second.resume(&session(), &id("a")));
@@ -117,7 +117,7 @@ fn a_writer_without_a_lease_passes_only_where_nobody_drives() {
     assert!(matches!(ended.unwrap_err(), StoreError::LeaseHeld { .. }));
     driver.release(&id("a")).unwrap();
     add().unwrap();
-    // Who appends after a lease has ended overtakes its holder.
+    // An append after a lease has expired overtakes its holder.
     let mut late = SessionRecorder::new(&store, Hand::at(0).options("late", 10));
     late.resume(&session(), &id("a")).unwrap();
     add().unwrap();
@@ -166,7 +166,7 @@ fn recovery_aborts_what_nobody_drives_and_leaves_the_rest() {
         recover(&store, &missing).unwrap_err(),
         StoreError::NoSession(_)
     ));
-    // What was aborted can go on.
+    // An aborted loop can be resumed.
     let mut again = SessionRecorder::new(&store, RecorderOptions::default());
     let resumed = again.resume(&session(), &id("a")).unwrap();
     assert_eq!((resumed.turns, resumed.last_turn_index), (1, Some(0)));
@@ -202,7 +202,7 @@ fn a_recorder_that_is_dropped_lets_its_loops_go_also_in_a_panic() {
     assert_eq!(resumed.open_turn.unwrap().messages.len(), 1);
 }
 
-/// The kernel tells who lives: nobody waits for the time of a lease that has lost its holder.
+/// The kernel knows whether the holder lives: a lease without a living holder is free at once.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_lease_whose_holder_is_gone_is_free_whatever_time_it_has_left() {
@@ -237,7 +237,7 @@ fn a_lease_whose_holder_is_gone_is_free_whatever_time_it_has_left() {
         })
     };
     assert!(matches!(append(), Err(StoreError::LeaseHeld { .. })));
-    // The lease stays as it is written; its holder is gone.
+    // The lease stays in its row; its holder is gone.
     drop(held);
     let resumed = next.resume(&session(), &id("a")).unwrap();
     assert_eq!(resumed.taken_over_from.as_deref(), Some("one"));
@@ -280,7 +280,7 @@ fn a_loop_continues_the_current_one_unless_it_is_to_begin_anew() {
 
 const TURNS: u32 = 12;
 
-/// What a process of the tests below does: drives a loop of its own, or fights for one.
+/// The child process of the tests below: drives a loop of its own, or competes for one.
 #[test]
 fn a_driver_process() {
     let Some(file) = std::env::var_os("LOOPSTORE_DRIVE") else {
@@ -301,7 +301,7 @@ fn a_driver_process() {
     record_all(&mut recorder, vec![end(&name)]);
 }
 
-/// Takes the loop whenever its lease has ended, writes a turn or two, and falls silent.
+/// Takes the loop whenever its lease has ended, writes a turn or two, and stops renewing.
 fn fight(store: &SqliteStore, options: RecorderOptions) {
     let (mut turns, mut taken, mut lost) = (0, 0, 0);
     while turns < TURNS {
@@ -310,7 +310,7 @@ fn fight(store: &SqliteStore, options: RecorderOptions) {
             Ok(resumed) => {
                 taken += 1;
                 let next = resumed.last_turn_index.map_or(0, |last| last as u32 + 1);
-                // Whoever was overtaken left a turn behind as far as it had come.
+                // An overtaken driver left a partial turn.
                 let open = resumed.open_turn.iter().map(|open| rest_of("fought", open));
                 let scripts = open.chain((next..next + 3).map(|number| turn("fought", number)));
                 for (at, events) in scripts.enumerate() {
@@ -385,7 +385,7 @@ fn eight_processes_drive_eight_loops_and_two_fight_for_one() {
     );
 }
 
-/// Each turn once, in order, none within another.
+/// Asserts that each turn is stored once, in order, and not nested.
 fn assert_whole_turns(store: &SqliteStore, name: &str, turns: usize) {
     let expected: Vec<String> = (0..turns)
         .flat_map(|at| ["prompt", "answer", "paid"].map(|what| format!("{at}:{name} {what} {at}")))

@@ -1,4 +1,4 @@
-//! Events in their order, and those that cannot be at their place.
+//! Events in their order, and events that are invalid at their place.
 
 use loopstore::extend as store;
 use loopstore::*;
@@ -16,7 +16,7 @@ fn recorder(store: &SqliteStore) -> SessionRecorder<'_> {
     SessionRecorder::new(store, RecorderOptions::default())
 }
 
-/// The error of the last event; those before must pass.
+/// Returns the error of the last event; the events before it must pass.
 fn refused(events: Vec<AgentEvent>) -> RecordError {
     let store = store();
     let mut recorder = recorder(&store);
@@ -216,7 +216,7 @@ fn huge_and_hostile_values_are_errors() {
         ]);
         assert!(matches!(error, RecordError::Id { .. }), "{error}");
     }
-    // Odd, but names like others.
+    // Unusual names are accepted.
     for name in ["'; DROP TABLE loops; --", "\u{202e}\u{0}\n", "💥:0"] {
         record_all(&mut recorder, vec![start(name)]);
         record_all(&mut recorder, turn(name, 0));
@@ -336,7 +336,7 @@ fn a_started_call_is_durable_before_its_tool_runs_and_finished_with_its_turn() {
     assert_eq!(call.arguments.as_str(), "{\"euro\":12}");
     let key = idempotency_key(&session(), &id("a"), "a-call-0", 0);
     assert_eq!((&call.idempotency_key, call.attempts), (&key, 1));
-    // Its old driver is overtaken.
+    // The old driver is overtaken.
     let error = first.record(last.last().unwrap().clone()).unwrap_err();
     assert!(
         matches!(error, RecordError::Store(StoreError::LeaseLost { .. })),
@@ -346,7 +346,7 @@ fn a_started_call_is_durable_before_its_tool_runs_and_finished_with_its_turn() {
     let options = RecorderOptions::default();
     let (mut second, resumed) =
         SessionRecorder::open(&store, options, &session(), &id("a")).unwrap();
-    // It sees how far the turn had come: the prompt, and an answer whose call may have done its work.
+    // The resumed state shows the progress of the turn: the prompt, and an answer whose call may have run.
     let open = resumed.open_turn.unwrap();
     assert_eq!((open.turn_index, open.messages.len()), (0, 2));
     assert_eq!(open.unanswered(), ["a-call-0"]);
@@ -369,7 +369,7 @@ fn a_started_call_is_durable_before_its_tool_runs_and_finished_with_its_turn() {
     );
     let report = recover(&store, &RecoverRequest::default()).unwrap();
     assert_eq!(report.calls, []);
-    // The arguments stand in the message now, and nowhere else.
+    // The arguments are only in the message now.
     let calls = store
         .query("SELECT * FROM started_calls")
         .unwrap()

@@ -1,5 +1,5 @@
-//! A process that is killed while it records: what was acknowledged is there, once, another one takes
-//! over at the first attempt, and who goes on ends with the context of a run that was never killed.
+//! A process that is killed while it records: acknowledged messages are stored once, another process takes over
+//! at the first attempt, and ends with the same context as a run that was never killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -16,19 +16,19 @@ use crate::support::process;
 
 const TURNS: u32 = 6;
 
-/// The whole script as it is played from a turn on.
+/// Returns the whole script from a turn on.
 fn script(from: u32) -> Vec<AgentEvent> {
     (from..TURNS).flat_map(|number| turn("a", number)).collect()
 }
 
-/// The events that are left once the loop was taken over.
+/// Returns the events that remain after the loop was taken over.
 fn rest(resumed: &ResumedLoop) -> Vec<AgentEvent> {
     let next = resumed.last_turn_index.map_or(0, |last| last as u32 + 1);
     let open = resumed.open_turn.iter().flat_map(|open| rest_of("a", open));
     open.chain(script(next)).collect()
 }
 
-/// Records the script from where it stands; tells each event once it is recorded.
+/// Records the script from the current position; calls `tell` with each event once it is recorded.
 fn play(store: &SqliteStore, tell: &mut dyn FnMut(&str)) {
     let mut recorder = SessionRecorder::new(store, RecorderOptions::default());
     record_all(&mut recorder, vec![start("a")]);
@@ -51,7 +51,7 @@ fn go_on(mut recorder: SessionRecorder<'_>, events: Vec<AgentEvent>, tell: &mut 
     tell("ended");
 }
 
-/// The process that is killed.
+/// The child process that is killed.
 #[test]
 fn a_player_process() {
     let Some(file) = std::env::var_os("LOOPSTORE_PLAY") else {
@@ -64,8 +64,8 @@ fn a_player_process() {
     });
 }
 
-/// Plays in a process that is killed some moments after `events` acknowledged events; returns what it
-/// told until then.
+/// Runs the script in a child process that is killed some time after `events` acknowledged events; returns the
+/// events that it acknowledged.
 fn killed_after(file: &Path, events: usize, moments: u64) -> Vec<String> {
     let mut child = process::test("killed::a_player_process")
         .env("LOOPSTORE_PLAY", file)
@@ -84,7 +84,7 @@ fn killed_after(file: &Path, events: usize, moments: u64) -> Vec<String> {
     std::thread::sleep(Duration::from_micros(moments));
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it told while it was about to be killed counts too.
+    // Events that it acknowledged while it was being killed count too.
     listen(usize::MAX);
     heard
 }
@@ -125,7 +125,7 @@ fn a_killed_recorder_loses_no_message_and_no_call_and_is_taken_over_at_once() {
     }
 }
 
-/// Goes on with the loop of a process that was killed.
+/// Continues the loop of a killed process.
 fn take_over(store: &SqliteStore, mut recorder: SessionRecorder<'_>, heard: &[String]) {
     let request = RecoverRequest {
         dry_run: true,
@@ -137,7 +137,7 @@ fn take_over(store: &SqliteStore, mut recorder: SessionRecorder<'_>, heard: &[St
     assert_eq!(resumed.taken_over_from, dry.aborted[0].owner);
     assert!(resumed.taken_over_from.is_some());
     assert_eq!(resumed.calls, dry.calls);
-    // A call whose result is not there is told, with the key that its tool was given.
+    // A call without a stored result is reported, with the key that its tool got.
     let open: Vec<&str> = resumed
         .calls
         .iter()
@@ -167,8 +167,8 @@ fn count(texts: &[String], what: &str) -> usize {
     texts.iter().filter(|text| text.contains(what)).count()
 }
 
-/// Every acknowledged message is there, once and in order; at most the one after them is there too. The
-/// context is whole.
+/// Asserts that every acknowledged message is stored once and in order, with at most one more message after
+/// them, and that the context is complete.
 fn check(store: &SqliteStore, heard: &[String]) {
     let messages = heard.iter().filter(|line| *line == "message").count();
     let stored = texts(store, "a");

@@ -1,4 +1,4 @@
-//! Sub-agents, parallel loops, and what they cost.
+//! Sub-agents, parallel loops, and their cost.
 
 use loopstore::extend as store;
 use loopstore::*;
@@ -21,7 +21,7 @@ fn spent(name: &str, text: &str, usage: &str) -> Vec<AgentEvent> {
     ]
 }
 
-/// A session `name` whose first loop, `name.1`, was started by a call of the loop `parent`.
+/// Records a session `name` whose first loop, `name.1`, was started by a call of the loop `parent`.
 fn sub_agent(recorder: &mut SessionRecorder<'_>, name: &str, parent: &str, usage: &str) {
     let loop_key = format!("{name}.1");
     let mut start = AgentStart::new(SessionId::new(name).unwrap(), id(&loop_key));

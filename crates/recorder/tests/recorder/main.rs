@@ -1,4 +1,4 @@
-//! Recording an agent: what is durable when, who may write, what a crash leaves behind.
+//! Recording an agent: durability, leases, and recovery after a crash.
 
 #[cfg(feature = "tokio")]
 mod asynchronous;

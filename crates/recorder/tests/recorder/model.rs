@@ -1,4 +1,4 @@
-//! Random events against a slow model of what must be stored.
+//! Random events, compared with a simple model of the stored content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ enum Step {
     Call(u8),
     CallEnd(u8),
     Progress,
-    /// Another recorder goes on with the loops of this one.
+    /// Another recorder takes over the loops of this one.
     Crash,
 }
 
@@ -49,14 +49,14 @@ fn message(number: u8) -> AgentMessage {
     }
 }
 
-/// A loop as it must be.
+/// A loop as the model expects it.
 #[derive(Default)]
 struct Modelled {
     known: bool,
     driven: bool,
     ended: bool,
     turn: Option<u32>,
-    /// The open turn began before a crash.
+    /// True if the open turn began before a crash.
     is_resumed: bool,
     /// The turn of the messages since the last end of a turn.
     current: Option<u32>,
@@ -65,13 +65,13 @@ struct Modelled {
     last_ended: Option<u32>,
     open: BTreeSet<u8>,
     calls: BTreeMap<u8, bool>,
-    /// Messages with their turns.
+    /// The messages, each with its turn.
     stored: Vec<(u8, u32)>,
     unanswered: BTreeSet<u8>,
 }
 
 impl Modelled {
-    /// Whether the event may be at this place; if so it is taken in.
+    /// Returns true if the event is valid now; the model then applies it.
     fn take(&mut self, step: &Step) -> bool {
         if let Step::Start = step {
             let may = !self.known;
@@ -146,7 +146,7 @@ impl Modelled {
         }
     }
 
-    /// The turn of a message for which none has begun.
+    /// Returns the turn of a message outside of any turn.
     fn turn_outside(&self, number: u8) -> u32 {
         let Some(current) = self.current else {
             return self.last.map_or(0, |last| last + 1);
@@ -173,7 +173,7 @@ impl Modelled {
         self.calls.clear();
     }
 
-    /// Another recorder takes over: a turn whose end was not recorded goes on.
+    /// Another recorder takes over: a turn whose end was not recorded continues.
     fn crash(&mut self) {
         self.forget();
         self.last = self.stored.last().map(|(_, turn)| *turn);

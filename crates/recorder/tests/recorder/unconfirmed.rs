@@ -1,5 +1,5 @@
-//! A store that writes and does not say so: nothing may come in twice. One that counts its transactions:
-//! a message costs one.
+//! A store that writes without confirming it, after which nothing may be stored twice. And a store that counts
+//! its transactions: a message costs one.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -47,7 +47,7 @@ impl SessionStore for Silent<'_> {
     }
 }
 
-/// Records events, of which the one at `unsure` is not confirmed; whoever is told so resumes.
+/// Records events, of which the one at `unsure` is not confirmed; after that error the recorder resumes.
 fn record_with(store: &SqliteStore, events: &[AgentEvent], unsure: usize) {
     let silent = Silent::new(store);
     let hand = Hand::at(1);
@@ -60,13 +60,13 @@ fn record_with(store: &SqliteStore, events: &[AgentEvent], unsure: usize) {
         assert!(at == unsure, "{}: {error}", event.name());
         let is_unconfirmed = matches!(error, RecordError::Store(StoreError::Unconfirmed(_)));
         assert!(is_unconfirmed, "{error}");
-        // It is not driven any more, so that the same event is refused.
+        // The recorder has stopped driving the loop, so that the same event is refused.
         let again = recorder.record(event.clone()).unwrap_err();
         match event {
             AgentEvent::AgentStart(_) => {}
             _ => assert!(matches!(again, RecordError::NotBegun { .. }), "{again}"),
         }
-        // The lease that nobody uses any more runs out first.
+        // The unused lease expires first.
         hand.set(1_002);
         match recorder.resume(&session(), &id("a")) {
             Ok(_) => {}
@@ -100,7 +100,7 @@ fn an_event_that_is_not_confirmed_comes_in_once() {
     }
 }
 
-/// Nothing but its own append: no second transaction, no read before it, and the lease is only compared
+/// A message costs only its own append: no second transaction and no read before it. The lease is only compared
 /// until half of its time has passed.
 #[test]
 fn a_message_costs_one_transaction_and_writes_no_lease() {

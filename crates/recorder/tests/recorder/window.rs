@@ -1,4 +1,4 @@
-//! What is said in the turn in flight counts when a context is compacted, and is never compacted itself.
+//! The messages of the open turn count when a context is compacted, and are never compacted themselves.
 
 use loopstore::compact::CompactOutcome;
 use loopstore::*;
@@ -8,7 +8,7 @@ use crate::support::events::*;
 
 const WINDOW: u64 = 8_000;
 
-/// A loop of ended turns, of about 3,000 tokens.
+/// Records a loop of ended turns, of about 3,000 tokens.
 fn worked(store: &Store) -> SessionRecorder<'_> {
     let mut recorder = SessionRecorder::new(store.database(), RecorderOptions::default());
     record_all(&mut recorder, vec![start("a")]);
@@ -59,12 +59,12 @@ fn an_open_prompt_fires_the_trigger_and_the_result_fits_with_it() {
     assert!(next.context.tokens <= WINDOW, "{}", next.context.tokens);
     let stored = next.context.messages.last().unwrap();
     assert_eq!(stored.message(), prompt.message());
-    // No section of a block reaches into the turn in flight.
+    // No section of a block contains the open turn.
     let sqlite = SqliteStore::downcast(store.database()).unwrap();
     let sql = "SELECT max(to_turn) AS t FROM v_coverage";
     let covered = sqlite.query(sql).unwrap().records()[0].number("t");
     assert_eq!(covered, Some(14));
-    // The answer comes, and the turn is whole.
+    // The answer comes, and the turn is complete.
     let reply = answer("yes", &[]);
     let events = vec![begins("a", &reply), ends("a", &reply), turn_end("a")];
     record_all(&mut recorder, events);

@@ -1,4 +1,4 @@
-//! An append is made whole and once.
+//! An append takes effect completely and once.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ async fn an_append_that_failed_and_comes_again_is_there_twice() {
     for _ in 0..2 {
         memory.append(&id("c"), turn(1)).await.unwrap();
     }
-    // The second of these was another one: the first had been acknowledged.
+    // The second append is another one: the first had been acknowledged.
     assert_eq!(memory.load(&id("c")).await.unwrap().len(), 6);
 }
 
@@ -148,7 +148,7 @@ async fn a_load_under_a_policy_is_larger_than_the_window() {
     );
     let session = memory.session(&id("c")).unwrap();
     assert!(session.context().unwrap().tokens < 3_000);
-    // The first words are a summary, the last ones those that were said.
+    // The context begins with a summary and ends with the original messages.
     assert!(
         shown[0].rag_text().unwrap().contains("## Task"),
         "{:?}",
@@ -175,7 +175,7 @@ async fn a_window_that_nothing_fits_into_is_told_as_a_damaged_store() {
     );
 }
 
-/// A model that answers never.
+/// A model that never answers.
 struct Silent;
 
 impl Summarizer for Silent {

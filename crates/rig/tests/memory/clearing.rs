@@ -1,4 +1,4 @@
-//! What a clear leaves, and what an erased or redacted conversation is.
+//! The state after a clear, and of an erased or redacted conversation.
 
 use loopstore::{EntryQuery, LoopSpec};
 use loopstore_admin::retention::{EraseRequest, erase};

@@ -1,4 +1,4 @@
-//! rig's compacting adapter over a conversation, and the overlay that it leaves.
+//! rig's compacting adapter over a conversation, and the overlay that it writes.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn compactor(memory: &LoopstoreMemory) -> WorkingStateCompactor {
     memory.clone().compacting().1
 }
 
-/// The runs of compactions that were committed.
+/// Returns the number of committed compactions.
 fn runs(memory: &LoopstoreMemory) -> usize {
     let session = memory.session(&id("c")).unwrap();
     let mut runs = 0;
@@ -52,7 +52,7 @@ async fn what_the_window_lost_is_in_no_summary_and_the_rest_is_not_word_for_word
             "{number} is missing in {text}"
         );
     }
-    // Another reader of the session sees the same, as an overlay; the originals are below.
+    // Another reader of the session sees the same context, as an overlay; the originals are unchanged.
     let session = memory.session(&id("c")).unwrap();
     let context = session.context().unwrap();
     assert!(context.messages.len() < 20, "{}", context.messages.len());
@@ -125,7 +125,7 @@ async fn a_few_short_messages_are_lost_where_a_summary_is_not_worth_it() {
 async fn a_window_that_cuts_a_turn_loses_its_beginning() {
     let memory = memory();
     fill(&memory, "c", 12).await;
-    // Of the last turn only its answer is left.
+    // Only the answer of the last turn is left.
     let shown = windowed(&memory, 1).load(&id("c")).await.unwrap();
     assert_eq!(shown[1..], turn(11)[1..]);
     let text = shown[0].rag_text().unwrap();
@@ -144,7 +144,7 @@ async fn messages_of_nobody_are_compacted() {
         .unwrap_err();
     assert!(matches!(source(&error), Error::NotInRecord { conversation } if conversation == "c"));
     assert!(error.to_string().contains("compacting()"), "{error}");
-    // Over a memory of another kind there is nothing to lie over.
+    // A memory of another kind has no store for an overlay.
     let other = InMemoryConversationMemory::new();
     other.append(&id("x"), turn(1)).await.unwrap();
     let window = SlidingWindowMemory::last_messages(1);

@@ -1,4 +1,4 @@
-//! What rig documents of `ConversationMemory`, asked of rig's own memory and of ours.
+//! The documented contract of `ConversationMemory`, tested on rig's own memory and on this one.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ async fn an_agent_forgets_what_was_said_in_its_last_run() {
 #[tokio::test]
 async fn a_load_that_fails_lets_the_model_be_called_all_the_same() {
     let model = MockCompletionModel::text("From noon on.");
-    // No id of a session is so long.
+    // The id is longer than a session id may be.
     let long = "c".repeat(600);
     let agent = AgentBuilder::new(model.clone()).memory(memory()).build();
     let error = agent
@@ -139,7 +139,7 @@ fn a_runtime_that_was_shut_down_panics_or_acknowledges_an_append() {
     assert_eq!(futures_lite(memory.load(&id("c"))).unwrap(), said);
 }
 
-/// Runs a future as an executor does that is not tokio's.
+/// Runs a future on an executor that is not tokio's.
 fn futures_lite<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {

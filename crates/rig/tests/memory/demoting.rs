@@ -1,4 +1,4 @@
-//! rig's demoting adapter: what leaves its window stays, and is found.
+//! rig's demoting adapter: demoted messages are kept and found.
 
 use loopstore::EntryQuery;
 use loopstore_rig::LoopstoreMemory;
@@ -55,7 +55,7 @@ async fn what_another_memory_lost_is_lost() {
         .await
         .unwrap();
     assert!(found.to_string().contains("At place number 2"), "{found}");
-    // A new adapter delivers everything again, with what came since.
+    // A new adapter delivers all messages again, together with the new ones.
     adapter.append(&id("c"), turn_with_tool()).await.unwrap();
     let again = windowed(inner, &hook);
     again.load(&id("c")).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_summary_that_leaves_the_window_is_stored_as_if_somebody_had_said_it()
     let adapter = windowed(memory.clone(), &memory);
     assert_eq!(adapter.load(&id("c")).await.unwrap(), turn(59));
     assert_eq!(stored(&memory), 120);
-    // What is in no record goes there all the same.
+    // Messages that are in no record are appended.
     memory
         .on_demote(&id("c"), vec![Message::user("Said elsewhere.")])
         .await

@@ -1,4 +1,4 @@
-//! Ids, messages, fields and files that want to do harm.
+//! Hostile ids, messages, fields and files.
 
 use std::io::{Seek, Write};
 

@@ -1,4 +1,4 @@
-//! rig's documented contract of its memory traits, and what loopstore adds to it.
+//! rig's documented contract of its memory traits, and the additions of loopstore.
 
 mod appending;
 mod clearing;

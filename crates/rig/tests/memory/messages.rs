@@ -1,4 +1,4 @@
-//! What other programs put into a conversation, and what a compaction makes of rig's messages.
+//! Messages of other programs in a conversation, and rig's messages after a compaction.
 
 use loopstore::{Content, EntryQuery, KeepRecent, Message as Stored, Policy};
 use rig_core::memory::ConversationMemory;

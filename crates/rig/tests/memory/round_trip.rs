@@ -1,4 +1,4 @@
-//! Any message of rig comes back as it went in.
+//! Every message of rig is returned as it was appended.
 
 use loopstore::EntryQuery;
 use loopstore_rig::LoopstoreMemory;
@@ -251,7 +251,7 @@ proptest! {
     }
 }
 
-/// What the stored messages of a conversation have in bytes.
+/// Returns the size of the stored messages of a conversation in bytes.
 fn bytes(memory: &LoopstoreMemory) -> usize {
     let entries = memory
         .session(&id("c"))

@@ -1,4 +1,4 @@
-//! Memories, and turns to put into them.
+//! Memories and turns for the tests.
 
 use loopstore::{Store, StoreError};
 use loopstore_rig::{Error, LoopstoreMemory};
@@ -58,7 +58,7 @@ pub async fn fill(memory: &LoopstoreMemory, conversation: &str, turns: usize) ->
     all
 }
 
-/// Returns the error that rig was given.
+/// Returns the error that rig received.
 pub fn source(error: &MemoryError) -> &Error {
     match error {
         MemoryError::Backend(source) => source.downcast_ref().unwrap(),

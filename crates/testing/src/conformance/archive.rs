@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns the messages of a loop, read in both ways.
+/// Returns the messages of a loop, read in two ways.
 fn whole(read: &dyn StoreRead, loop_key: LoopKey) -> Vec<String> {
     let mut seen = Vec::new();
     read.messages(loop_key, 0..u32::MAX, &mut |row| {
@@ -48,7 +48,7 @@ pub fn an_archived_message_reads_as_before_until_its_pack_is_taken_apart(store: 
         }))
         .unwrap();
     assert_eq!(packs[0], packs[1]);
-    // Nothing is packed or taken apart without a receipt.
+    // Nothing is packed or unpacked without a receipt.
     let refused = store.removing(Box::new(|write| write.take_pack(key, 0)));
     assert!(
         matches!(refused, Err(StoreError::Invalid(_))),

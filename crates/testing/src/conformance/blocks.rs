@@ -23,12 +23,12 @@ pub fn generations_come_newest_first(store: &dyn SessionStore) {
     .unwrap();
 }
 
-/// Returns of each loop from the leaf on: its newest block if that is settled, and whether it is not.
+/// Returns for each loop from the leaf on its newest block if the block is settled, and true if it is not.
 fn walked_blocks(store: &dyn SessionStore, leaf: LoopKey) -> Vec<(LoopKey, Option<u32>, bool)> {
     read(store, |read| {
         let mut met = Vec::new();
         read.loops_with_blocks(leaf, &mut |standing| {
-            // The columns that a chain needs are read by themselves, and must equal those of the whole rows.
+            // The columns that a chain needs are read separately, and must equal those of the whole rows.
             assert_eq!(standing.row, read.loop_by_key(standing.row.key)?.core);
             if let Some(newest) = &standing.newest {
                 assert_eq!(newest.block, read.block_by_key(newest.block.key)?.core);
@@ -187,12 +187,15 @@ pub fn a_quote_is_stored_with_its_place_and_its_size(store: &dyn SessionStore) {
     pin(store, session, &PinRequest { of, leaf: None }).unwrap();
     let seq = read(store, |read| Ok(read.pins(row.session)?[0].seq)).unwrap();
     let request = CompactRequest {
+        policy: loopstore::Policy::of(
+            loopstore::ContextConfig::default(),
+            loopstore::CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: KeepRecent::Turns(1),
+                ..loopstore::CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
-        config: loopstore::CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: KeepRecent::Turns(1),
-            ..loopstore::CompactionConfig::default()
-        },
         ..CompactRequest::default()
     };
     let report = compact_session_loops(store, session, &request).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A store whose first write comes after the compaction was cancelled.
+/// A store whose first write happens after the compaction was cancelled.
 struct Cancels<'a> {
     store: &'a dyn SessionStore,
     flag: CancelFlag,
@@ -30,7 +30,7 @@ pub fn a_compaction_cancelled_before_its_commit_leaves_no_block(store: &dyn Data
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
-    request.config.keep_recent = KeepRecent::Turns(2);
+    request.policy.compaction.keep_recent = KeepRecent::Turns(2);
     let cancels = Cancels {
         store,
         flag: request.cancel.clone(),
@@ -42,7 +42,7 @@ pub fn a_compaction_cancelled_before_its_commit_leaves_no_block(store: &dyn Data
     let key = history.row(0).key;
     let blocks = read(store, |read| read.blocks_of_loop(key)).unwrap();
     assert!(blocks.is_empty());
-    // The same plan may be tried again.
+    // The same plan can be tried again.
     request.cancel = CancelFlag::new();
     let report = compact_session_loops(store, &history.session, &request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed);

@@ -1,5 +1,5 @@
-//! What is stored comes back message by message: pages from the end, after a place, of some kinds only;
-//! against all of it, read the long way.
+//! Stored messages are returned one by one: pages from the end, after a position, of some kinds only; compared
+//! with a full read.
 
 use loopstore::*;
 use serde_json::json;
@@ -100,7 +100,7 @@ pub fn a_time_is_that_of_the_message_else_that_of_its_append(store: &Store) {
     let times: Vec<_> = entries.iter().map(|entry| entry.created_at).collect();
     assert_eq!(times[0], Some(1_700_000_000_123));
     assert!((before..=after).contains(&times[1].unwrap()), "{times:?}");
-    // The message itself comes back as it was given.
+    // The message itself is returned unchanged.
     assert_eq!(entries[1].message.message().unwrap().timestamp(), None);
 }
 
@@ -124,7 +124,7 @@ pub fn a_session_that_is_not_there_has_none_and_a_place_must_be_there(store: &St
             assert_eq!(chat.count_entries(&query).unwrap_err().to_string(), error);
         }
     }
-    // Behind the cut of the branch, but in the session.
+    // After the cut of the branch, but in the session.
     let hidden = EntryRef::new("loop-1", 7);
     assert!(
         side.entries(&EntryQuery::new().after(hidden.clone()))
@@ -132,7 +132,7 @@ pub fn a_session_that_is_not_there_has_none_and_a_place_must_be_there(store: &St
     );
     let whole = EntryQuery::whole_session().after(hidden);
     assert_eq!(side.entries(&whole).unwrap().len(), 7 + 7 + 2);
-    // One behind the other: nothing lies between.
+    // The two are adjacent.
     let (first, last) = (EntryRef::new("loop-1", 0), EntryRef::new("loop-3", 0));
     let none = EntryQuery::new().after(last).before(first);
     assert_eq!(chat.entries(&none).unwrap(), []);

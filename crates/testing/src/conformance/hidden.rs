@@ -1,5 +1,5 @@
-//! Hidden sessions: in no list and no search, their ids free for others, their record whole, in every way out
-//! and in.
+//! Hidden sessions: they are in no list and no search, their ids are free, and their record is complete in
+//! every export and import.
 
 use crate::whole::assert_whole;
 use loopstore::extend::lookup;
@@ -62,14 +62,14 @@ pub fn what_is_hidden_is_in_no_list_and_its_id_is_free(store: &Store) {
             })
             .unwrap()[0]
     );
-    // The id begins anew, and so do its keys.
+    // The session of the id is new, and has no keys.
     assert_eq!(chat.appended("key").unwrap(), None);
     say(&chat, "Will the lark sing?");
     assert_eq!(chat.entries(&EntryQuery::new()).unwrap().len(), 2);
     assert_eq!(ids(store, false), ["weather"]);
     assert_eq!(store.search("lark").unwrap().hits.len(), 1);
     assert_eq!(chat.summary().unwrap().unwrap().hidden_at, None);
-    // The same id can be hidden as often as it is used.
+    // The same id can be hidden several times.
     let second = chat.hide().unwrap();
     assert_ne!(second, hidden);
     assert_eq!(ids(store, true).len(), 2);
@@ -145,7 +145,7 @@ pub fn what_cannot_be_hidden_is_refused(store: &Store) {
             .to_string()
             .contains("hidden already")
     );
-    // An id as long as ids can be.
+    // An id of the maximum length.
     let long = store.session("é".repeat(256)).unwrap();
     say(&long, "Hello?");
     let id = long.hide().unwrap();
@@ -213,7 +213,7 @@ pub fn a_copy_follows_what_was_hidden(store: &Store) {
     say(&back, "Once more.");
     back.hide().unwrap();
     bring();
-    // Into an empty database too.
+    // The export can be imported into an empty database too.
     let empty = Store::in_memory().unwrap();
     let report = copy(
         store.database(),

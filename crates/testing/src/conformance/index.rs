@@ -23,7 +23,7 @@ fn asks(words: &str) -> IndexQuery {
     }
 }
 
-/// Returns what is found: loops and sequences in order.
+/// Returns the messages found: loops and sequences in order.
 fn finds(
     store: &dyn SessionStore,
     query: &IndexQuery,
@@ -43,7 +43,7 @@ fn finds(
     found
 }
 
-/// Two sessions of a loop with six messages each; the words of their first three are in the index.
+/// Returns two sessions of a loop with six messages each; the words of their first three are in the index.
 fn indexed(store: &dyn SessionStore) -> [LoopRow; 2] {
     let rows = [
         session_of_turns(store, "s", 2).row(0),
@@ -75,7 +75,7 @@ pub fn an_index_tells_which_message_a_word_finds(store: &dyn SessionStore) {
         assert_eq!(found_by("two"), [0, 1]);
         assert_eq!(found_by("退"), [1]);
         assert_eq!(found_by("onest"), [2]);
-        // A part of a word, one that no message has, and what is none.
+        // A part of a word, a word of no message, and a text that is no word.
         for word in ["on", "three", "two\" OR \"one", "'"] {
             assert!(found_by(word).is_empty(), "{word}");
         }
@@ -107,7 +107,7 @@ pub fn an_index_takes_in_what_comes_next(store: &dyn SessionStore) {
     let open = || read(store, |read| read.unindexed()).unwrap();
     let seqs = |key| read(store, |read| read.unindexed_seqs(key)).unwrap();
     assert_eq!(open(), [first, other]);
-    // Before it was ever filled an index may ask every loop; from here on only what is noted counts.
+    // Before the index was first filled, every loop is searched; from here on only recorded loops are.
     write(store, |write| write.clear_index(1)).unwrap();
     assert_eq!(open(), [first, other]);
     assert_eq!(seqs(first), 0..6);
@@ -158,7 +158,7 @@ pub fn an_index_finds_words_phrases_and_beginnings(store: &dyn SessionStore) {
     assert_eq!(seqs(&either), [1, 2]);
     either.all.push(vec![phrase("two")]);
     assert_eq!(seqs(&either), [1]);
-    // Nothing of a backend's own language is passed on.
+    // Nothing is interpreted in the backend's own query language.
     for words in [
         "one OR two",
         "\"",
@@ -249,7 +249,7 @@ pub fn an_index_looks_only_at_what_it_is_told_to(store: &dyn SessionStore) {
         (tool("read"), tool("X"), tool("")),
         (vec![], vec![], vec![])
     );
-    // They have the time of their append.
+    // These messages have the time of their append.
     let between = |since, until| {
         two(IndexFilter {
             since: Some(since),
@@ -267,7 +267,7 @@ pub fn what_leaves_the_index_is_not_found_and_can_come_again(store: &dyn Session
     let [row, other] = indexed(store);
     let any = IndexFilter::default();
     write(store, |write| remove_loop(write, row.key, 1)).unwrap();
-    // An index may be thrown away whole, but must know what it lacks.
+    // The whole index may be dropped, but the store must know what is missing.
     let rest = [(row.key, 0), (other.key, 0), (other.key, 1)];
     let left = finds(store, &asks("two"), &any);
     assert!(left.iter().all(|place| rest.contains(place)), "{left:?}");

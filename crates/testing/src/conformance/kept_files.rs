@@ -1,5 +1,5 @@
-//! Kept source files: one goes with the last session that it holds something of, and what becomes of
-//! it is told before.
+//! Kept source files: a file is removed with the last session that has content in it, and each report announces
+//! it.
 
 use loopstore::extend::source::sources;
 use loopstore::*;
@@ -81,7 +81,7 @@ pub fn a_redaction_tells_of_a_file_that_still_holds_the_secret(store: &dyn Datab
         files_removed(store, &ids[1]).unwrap().unwrap().kind,
         "redact"
     );
-    // Nothing is found any more, and nothing goes.
+    // A second redaction finds nothing and removes nothing.
     let again = RedactRequest {
         with_files: true,
         ..request

@@ -1,5 +1,5 @@
-//! Appends under keys: many in one commit, each once, found again by key and listed in the order of bytes;
-//! against a sorted map.
+//! Appends with keys: many in one commit, each once, found by key and listed in the order of bytes; compared
+//! with a sorted map.
 
 use loopstore::*;
 use serde_json::json;
@@ -52,7 +52,7 @@ pub fn a_batch_with_a_bad_part_leaves_nothing(store: &Store) {
     assert_eq!(chat.appended("good").unwrap(), None);
     assert_eq!(chat.leaf().unwrap(), None);
     assert_eq!(chat.append_keys(&KeyQuery::new()).unwrap(), []);
-    // A loop that another program drives refuses the whole batch.
+    // A loop that another program drives makes the whole batch fail.
     chat.append([Message::user("Will it rain?")]).unwrap();
     let loop_id = chat.leaf().unwrap().unwrap();
     let _held = extend::write(store.database(), |write| {

@@ -1,4 +1,4 @@
-//! Leases, holders, and the loops that are running.
+//! Leases, their holders, and the running loops.
 
 use super::*;
 
@@ -84,7 +84,7 @@ pub fn a_holder_is_gone_only_when_its_guard_is(store: &dyn SessionStore) {
     drop(first);
     assert!(matches!(is_gone(), (false, Some(_))), "a clone is left");
     drop(other);
-    // Whether the backend can know or not: a holder that is gone holds nothing.
+    // Whether or not the backend can detect it: a dead holder holds nothing.
     let (gone, held) = is_gone();
     assert_eq!(gone, held.is_none());
     match take("second") {

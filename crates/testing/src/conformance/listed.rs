@@ -1,4 +1,4 @@
-//! The list of sessions, page by page: what all pages hold together is the whole list, in its order.
+//! The list of sessions in pages: all pages together are the whole list, in its order.
 
 use loopstore::extend::session::{SessionLabels, hide, label};
 use loopstore::extend::sqlite::Record;
@@ -7,7 +7,7 @@ use loopstore_admin::retention::{EraseRequest, erase};
 
 use super::*;
 
-/// Many sessions of few different times, some without any.
+/// Times of many sessions: few different ones, and none.
 const TIMES: [Option<&str>; 6] = [
     Some("2026-01-02T12:00:00Z"),
     None,
@@ -46,7 +46,7 @@ fn ids(rows: &[(SessionCursor, Record)]) -> Vec<String> {
     rows.iter().map(id).collect()
 }
 
-/// All pages of a list, each of so many rows.
+/// Returns all pages of a list, each of at most `limit` rows.
 fn pages(
     store: &dyn Database,
     filter: &SessionFilter,
@@ -60,7 +60,7 @@ fn pages(
     loop {
         let mut found = listed(store, &page);
         assert!(found.len() <= rows);
-        // As it comes back from a client.
+        // The cursor as a client sends it back.
         page.after = found
             .last()
             .map(|(place, _)| place.to_string().parse().unwrap());
@@ -72,7 +72,7 @@ fn pages(
     }
 }
 
-/// The order as the store tells it without the list.
+/// Returns the order of the list, computed without it.
 fn in_order(store: &dyn Database) -> Vec<String> {
     let rows = read(store, |read| read.sessions()).unwrap();
     rows.iter().map(|row| row.session_id.to_string()).collect()
@@ -94,7 +94,7 @@ fn same_in_every_way(store: &dyn Database, filter: &SessionFilter, sizes: &[usiz
                 ..filter.clone()
             };
             assert_eq!(listed(store, &part), slice, "{limit:?} after {offset}");
-            // The same counted from a place.
+            // The same list, counted from a position.
             let (first, rest) = whole.split_first().unwrap();
             let part = SessionFilter {
                 after: Some(first.0.clone()),
@@ -152,7 +152,7 @@ pub fn a_list_longer_than_what_is_read_at_once_is_whole(store: &dyn Database) {
         let slice: Vec<_> = whole.iter().skip(offset).take(limit).cloned().collect();
         assert_eq!(ids(&listed(store, &part)), slice);
     }
-    // One in three hundred fits.
+    // One row in three hundred matches.
     let text = Some("session-529".to_owned());
     assert_eq!(
         ids(&listed(store, &SessionFilter { text, ..all })),
@@ -261,7 +261,7 @@ pub fn a_place_in_the_list_stays_when_its_session_moves_or_goes(store: &dyn Data
         read(store, |read| SessionCursor::behind(read, &last)),
     );
     assert_eq!(behind.unwrap().as_ref(), Some(place));
-    // It is active again, and goes to the top.
+    // The session is active again, and moves to the top.
     let key = read(store, |read| read.session(&id)).unwrap().unwrap().key;
     assert!(keys.contains(&key));
     add(store, key, "Once more");
@@ -303,7 +303,7 @@ pub fn a_place_that_is_none_is_refused(store: &dyn Database) {
         let refused = text.parse::<SessionCursor>().unwrap_err().to_string();
         assert!(refused.contains("place in a list"), "{text}: {refused}");
     }
-    // A place that was never handed out is only a place.
+    // A cursor that the store did not return is a position like any other.
     for (text, rows) in [
         ("0", 0),
         ("-9223372036854775808@", 0),
@@ -335,7 +335,7 @@ pub fn sessions_that_go_on_from_each_other_are_known_from_both_sides(store: &dyn
         begin(session, id, Some("second"));
     }
     begin(keys[2], "sixth", Some("third"));
-    // Its parent is nowhere.
+    // Its parent does not exist.
     begin(keys[3], "seventh", Some("eighth"));
     store
         .scan(Box::new(|scan| {

@@ -1,4 +1,4 @@
-//! Turns and messages: their order, their texts, and what is not accepted.
+//! Turns and messages: their order, their texts, and rejected input.
 
 use super::*;
 
@@ -141,7 +141,7 @@ pub fn whose_words_a_message_is_is_stored_beside_it(store: &dyn SessionStore) {
             .map(|author| (*author, *author))
             .collect::<Vec<_>>()
     );
-    // A person's, a parent agent's, and one of whom nothing is said.
+    // One of a person, one of a parent agent, and one of an unknown author.
     assert_eq!(prompts, 3);
 }
 
@@ -185,7 +185,7 @@ pub fn a_session_or_loop_with_content_is_refused(store: &dyn SessionStore) {
 pub fn length_at_counts_what_had_come(store: &dyn SessionStore) {
     let loop_key = session_of_turns(store, "s", 3).row(0).key;
     read(store, |read| {
-        // The loop began at tick 1, each append came a tick later.
+        // The loop began at tick 1; each append has the next tick.
         let lengths: Vec<u32> = (0..7)
             .map(|tick| read.length_at(loop_key, tick).unwrap())
             .collect();

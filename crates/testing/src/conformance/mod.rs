@@ -31,6 +31,7 @@ use tempfile::TempDir;
 pub mod archive;
 pub mod blocks;
 pub mod compaction;
+pub mod edits;
 pub mod entries;
 pub mod hidden;
 pub mod index;
@@ -206,6 +207,25 @@ macro_rules! conformance {
                     a_hidden_session_can_be_erased_and_pruned,
                     a_copy_follows_what_was_hidden,
                 }
+                edits: {
+                    a_removed_message_goes_with_its_pair_and_comes_back,
+                    a_cleared_result_shows_its_size_and_the_way_to_it,
+                    a_replaced_text_is_shown_in_its_place,
+                    edits_of_two_runs_combine_and_each_comes_back_alone,
+                    a_context_as_of_before_an_edit_does_not_have_it,
+                    a_fork_before_an_edit_does_not_have_it,
+                    a_summary_made_from_a_removed_message_is_not_shown,
+                    coverage_says_what_was_removed_before_a_summary,
+                    edits_apply_to_what_a_block_keeps,
+                    a_kept_context_follows_edits,
+                    a_commit_after_an_edit_is_a_conflict,
+                    a_manifest_of_a_context_with_edits_is_derived_again,
+                    a_closed_run_takes_no_edits,
+                    what_cannot_be_edited_is_refused,
+                    a_context_is_never_emptied,
+                    an_edit_takes_bound_thinking_with_it,
+                    contexts_of_random_histories_equal_the_models,
+                }
                 pins: {
                     an_archived_session_shows_its_quotes,
                     a_redaction_reaches_quotes_and_what_blocks_cover,
@@ -252,7 +272,7 @@ macro_rules! promises {
 /// An empty store that a promise is tried on.
 pub struct FreshStore {
     store: Store,
-    /// The folder of its file, which is removed with it.
+    /// The folder of the store's file, which is removed with it.
     _folder: Option<TempDir>,
 }
 
@@ -282,7 +302,7 @@ impl FreshStore {
 
 /// The argument of a promise, borrowed from the store that it is tried on.
 pub trait PromiseArgument<'a, T: ?Sized + 'a> {
-    /// Returns the store as the promise takes it.
+    /// Returns the store as the type of the promise's parameter.
     fn argument(&'a self) -> &'a T;
 }
 
@@ -376,7 +396,7 @@ fn is_refused<T>(
     );
 }
 
-/// A loop with two generations, of which the first is undone.
+/// Returns a loop with two generations, of which the first is undone.
 fn compacted(store: &dyn SessionStore) -> History<'_> {
     let mut history = session_of_turns(store, "s", 6);
     assert_eq!(history.compact(0, (1, 1), false)["outcome"], "committed");
@@ -391,7 +411,7 @@ fn compacted(store: &dyn SessionStore) -> History<'_> {
 mod tests {
     use std::path::Path;
 
-    /// A public function that takes a store and is not in the list would be run on no backend.
+    /// A promise that is missing in the list would be tested on no backend.
     #[test]
     fn every_promise_is_in_the_list() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
@@ -401,7 +421,7 @@ mod tests {
             for signature in text.split("\npub fn ").skip(1) {
                 let (signature, _) = signature.split_once(" {\n").unwrap();
                 let (name, arguments) = signature.split_once('(').unwrap();
-                // A function that returns something is a part of others.
+                // A function that returns a value is a helper.
                 let is_promise =
                     arguments.trim_start().starts_with("store: &") && !arguments.contains("->");
                 let is_listed = list.contains(&format!("                {name},\n"));

@@ -1,4 +1,4 @@
-//! Forks that cut inside a turn, against a twin in which the parent never held more than what they keep.
+//! Forks that cut inside a turn, compared with a twin whose parent has only the messages before the cut.
 
 use crate::whole::assert_whole;
 use loopstore::{extend as store, *};
@@ -26,7 +26,7 @@ pub fn what_comes_behind_the_cut_is_not_on_the_branch(store: &Store) {
     let told = |chat: &SessionHandle| chat.context().unwrap().messages.len();
     assert_eq!((told(&side), told(&chat)), (3, 5));
     assert_eq!(side.entries(&EntryQuery::new()).unwrap().len(), 3);
-    // The call whose result lies behind the cut is open here, and its result joins it.
+    // The call whose result is after the cut is open here, and its result is added to it.
     assert!(matches!(
         side.start_call("b").unwrap(),
         CallState::New { .. }
@@ -40,7 +40,7 @@ pub fn what_comes_behind_the_cut_is_not_on_the_branch(store: &Store) {
     // The message of the branch is in its context, the message after the cut is not.
     let context = format!("{:?}", side.context().unwrap().messages);
     assert!(context.contains("another b") && !context.contains("found b"));
-    // A pin behind the cut is none of the branch.
+    // A pin after the cut does not belong to the branch.
     assert!(side.pin(PinRef::message("loop-1", 0, 3)).is_err());
     side.pin(PinRef::message("loop-1", 0, 0)).unwrap();
     assert_eq!(side.pins().unwrap().len(), 1);
@@ -81,7 +81,7 @@ pub fn a_cut_at_the_end_of_a_turn_is_that_of_the_turn(store: &Store) {
     ] {
         assert!(chat.fork_at(bad).is_err());
     }
-    // A turn in flight has no end yet.
+    // An open turn has no end yet.
     chat.append([Message::user("Two?")]).unwrap();
     let chat = store
         .session("talk")
@@ -114,7 +114,7 @@ pub fn a_run_counts_as_for_a_cut_at_the_turn_before(store: &Store) {
         chat.compact(&request).unwrap();
     }
     let leaf = chat.leaf().unwrap().unwrap();
-    // As it stood before the last loop had a complete turn.
+    // The state before the last loop had a complete turn.
     let side = chat.fork_at(TurnRef::within(leaf.as_str(), 0, 1)).unwrap();
     let at_start = chat.context_as_of(AsOf::turn("loop-2", 1)).unwrap();
     let seen = side.context().unwrap().messages;
@@ -158,7 +158,7 @@ pub fn a_cut_inside_a_turn_is_copied_and_comes_back_from_lines(store: &Store) {
         side.context().unwrap().messages
     );
     assert_whole(other.database());
-    // The document of phi-core says it too.
+    // The document of phi-core contains it too.
     let whole = side.load_whole().unwrap();
     let text = serde_json::to_string(&whole).unwrap();
     assert!(text.contains("\"parent_seq\":1"), "{text}");

@@ -1,4 +1,4 @@
-//! A session with pins and quotes, whatever is done to its database.
+//! A session with pins and quotes, during all operations on its database.
 
 use crate::histories::{History, answer, loop_id, user};
 use crate::whole::assert_whole;
@@ -11,7 +11,7 @@ use loopstore_admin::retention::{
 
 const SECRET: &str = "hunter2hunter2";
 
-/// Messages that are pinned.
+/// The number of pinned messages.
 const PINNED: usize = 5 * 2 + 1;
 
 /// Five loops, of each of which a turn is pinned: two are quoted by a rollup, the others by summaries.
@@ -33,7 +33,7 @@ pub fn pinned<'a>(store: &'a dyn Database, id: &str) -> History<'a> {
         assert!(history.pin(at, PinRef::turn(loop_id(at).as_str(), turn)));
     }
     assert_eq!(history.compact(4, (0, 1), true)["outcome"], "committed");
-    // Written anew over itself: another pin, of a loop that the rollup stands for.
+    // Another pin, in a loop that the rollup covers: the rollup is written again.
     assert!(history.pin(4, PinRef::message("loop-0", 2, 4)));
     for turn in 4..8 {
         let said = format!("Part {turn}. {}", "More. ".repeat(90));
@@ -116,7 +116,7 @@ pub fn a_redaction_reaches_quotes_and_what_blocks_cover(store: &dyn Database) {
     assert!(after[4].contains("example.org/s/0"));
     assert_ne!(number(store, covered), then);
     assert_whole(store);
-    // Each block covers what its originals have now.
+    // The coverage of each block equals the current sizes of its originals.
     let rollups = "SELECT b.loop, b.tokens_covered AS n FROM blocks b WHERE b.kind = 'rollup'
         ORDER BY b.key";
     let rows = store.query_within(rollups, extend::sqlite::QueryLimits::default());
@@ -153,7 +153,7 @@ pub fn what_is_erased_or_pruned_leaves_no_pin_behind(store: &dyn Database) {
         (all.0 / 3 * 2, all.1 / 3 * 2)
     );
     assert_whole(store);
-    // A session is kept from pruning by its own mark, not by pins in it.
+    // A session is protected from pruning by its own mark, not by its pins.
     set_protected(store, &kept, true).unwrap();
     let request = PruneRequest {
         older_than: Some(0),

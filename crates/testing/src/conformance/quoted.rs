@@ -1,11 +1,11 @@
-//! What a block quotes is in the context: a search tells so.
+//! The quotes of a block are in the context, and a search reports them so.
 
 use crate::histories::{History, answer, loop_id, user};
 use loopstore::extend::{Disposition, SessionStore};
 use loopstore::search::{SearchHit, SearchQuery, search};
 use loopstore::{PinRef, PinRequest, unpin};
 
-/// Five loops of four turns, each of which says a word of its own.
+/// Returns a session of five loops of four turns, each with a word of its own.
 fn session_of_words(store: &dyn SessionStore) -> History<'_> {
     let mut history = History::new(store, "s");
     for at in 0..5 {
@@ -48,7 +48,7 @@ pub fn what_a_block_quotes_is_not_told_as_hidden(store: &dyn SessionStore) {
         assert!(history.pin(4, message(at, 1)));
     }
     assert_eq!(history.compact(4, (0, 1), true)["outcome"], "committed");
-    // Loops 0 and 1 are in the rollup on loop 1, loops 2 and 3 have summaries of their own.
+    // Loops 0 and 1 are in the rollup on loop 1; loops 2 and 3 have their own summaries.
     for (at, other) in [
         (0, Some(RolledUp)),
         (1, Some(RolledUp)),
@@ -83,7 +83,7 @@ pub fn what_a_block_quotes_is_not_told_as_hidden(store: &dyn SessionStore) {
     assert_eq!(history.compact(4, (0, 1), true)["outcome"], "committed");
     assert!(!hit(store, 0, 2).hidden);
     assert!(hit(store, 0, 1).hidden && hit(store, 3, 1).hidden);
-    // Undone, it is as it was.
+    // After the undo, the context is as before.
     assert!(history.flip(4, false));
     assert!(!hit(store, 0, 1).hidden && hit(store, 0, 2).hidden);
     assert!(history.flip(4, false));

@@ -1,4 +1,4 @@
-//! The rows other than messages that a redaction changes.
+//! The rows that a redaction changes, other than messages.
 
 use loopstore::Database;
 use loopstore::extend::lease::{self, Acquire};

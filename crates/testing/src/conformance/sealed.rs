@@ -1,4 +1,4 @@
-//! A provider's compaction is a run that counts for that provider alone.
+//! A provider's compaction is a run that applies to that provider alone.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub fn a_providers_compaction_counts_for_it_alone(store: &dyn Database) {
         let open = context(store, &id, reader);
         assert_eq!((open.messages.len(), open.compaction), (5, None));
     }
-    // The same file again adds nothing.
+    // A second import of the same file adds nothing.
     let path = folder.path().join("rain.json");
     let again = import_paths(store, &[path], &ImportOptions::default(), &mut |_| {}).unwrap();
     assert_eq!(again.added_messages, 0);

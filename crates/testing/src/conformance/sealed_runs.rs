@@ -1,4 +1,4 @@
-//! Compactions that only their provider can read: runs that count for that provider alone.
+//! Compactions that only their provider can read: runs that apply to that provider alone.
 
 use loopstore::model::*;
 use loopstore::provider::{self, Form, MendingKind, ProviderError, ProviderRequest};
@@ -44,7 +44,7 @@ pub fn say(chat: &SessionHandle, provider: SealingProvider, answer: &Value) {
         .unwrap();
 }
 
-/// Two answered prompts, a third whose answer begins with a compaction, and a fourth prompt.
+/// Appends two answered prompts, a third whose answer begins with a compaction, and a fourth prompt.
 pub fn conversation(chat: &SessionHandle, provider: SealingProvider) {
     for hour in 0..2 {
         chat.append([
@@ -62,7 +62,7 @@ pub fn texts(context: &Context) -> String {
     serde_json::to_string(&context.messages).unwrap()
 }
 
-/// Opens a session anew, as another program would: what a handle keeps must not matter.
+/// Opens a session with a new handle, as another program would: the state of a handle must not matter.
 pub fn chat(store: &Store, id: &str, provider: Option<SealingProvider>) -> SessionHandle {
     store.session(id).unwrap().with_policy(policy(provider))
 }
@@ -143,7 +143,7 @@ pub fn undo_and_redo_turn_it_over_and_repair_compacts_the_originals(store: &Stor
         assert!(undone.tokens_before < undone.tokens_after);
         let open = chat.context().unwrap();
         assert_eq!((open.messages.len(), open.compaction), (7, None));
-        // The item still stands in its answer; it is not sent.
+        // The item is still in its answer, and is not sent.
         let request = ProviderRequest::of_context(form(own), &open).unwrap();
         let kinds: Vec<_> = request.mended.iter().map(|mending| mending.kind).collect();
         assert_eq!(kinds, [MendingKind::CompactionDropped]);
@@ -156,15 +156,17 @@ pub fn undo_and_redo_turn_it_over_and_repair_compacts_the_originals(store: &Stor
         assert_eq!(chat.context().unwrap().messages, sealed.messages);
 
         let request = CompactRequest {
-            config: CompactionConfig {
-                keep_first_turns: 0,
-                keep_recent: KeepRecent::Turns(1),
-                ..CompactionConfig::default()
-            },
-            window: ContextConfig {
-                max_context_tokens: 400,
-                ..ContextConfig::default()
-            },
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens: 400,
+                    ..ContextConfig::default()
+                },
+                CompactionConfig {
+                    keep_first_turns: 0,
+                    keep_recent: KeepRecent::Turns(1),
+                    ..CompactionConfig::default()
+                },
+            ),
             ..CompactRequest::default()
         };
         let repaired = chat.repair(&request).unwrap();
@@ -173,7 +175,7 @@ pub fn undo_and_redo_turn_it_over_and_repair_compacts_the_originals(store: &Stor
         assert!(repaired.run_id.is_some(), "{repaired:?}");
         let request = chat.prepare().unwrap().to(form(own)).unwrap().to_string();
         assert!(!request.contains("sealed bytes"));
-        // There is nothing more to repair.
+        // A second repair finds nothing to do.
         let again = chat.repair(&CompactRequest::default()).unwrap();
         assert_eq!((again.undone.len(), again.run_id), (0, None));
         let report = verify(store.database()).unwrap();

@@ -150,7 +150,7 @@ pub fn a_hidden_session_takes_the_id_that_its_row_names(store: &dyn SessionStore
         tick,
         at: "2026-01-01T00:00:00Z".into(),
     };
-    // Neither an id that is taken nor another one than it has.
+    // An id that is taken is rejected, and so is an id that the session does not have.
     for bad in [row(true, "s", "other", 9), row(true, "x", "y", 9)] {
         assert!(write(store, |write| write.insert_hide(one, &bad)).is_err());
     }
@@ -275,7 +275,7 @@ pub fn what_was_decided_about_a_session_is_kept(store: &dyn SessionStore) {
     write(store, |write| write.put_flags(one, &pinned)).unwrap();
     assert_eq!(flags(one), pinned);
     assert_eq!(flags(other), SessionFlags::default());
-    // It may be released; that it redacts never ends, and neither changes but so.
+    // The protection may be released; the redaction flag never is.
     let released = SessionFlags {
         protected_at: None,
         ..pinned

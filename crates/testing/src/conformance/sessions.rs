@@ -1,4 +1,4 @@
-//! Sessions and loops: found by id and by key, in order, and walked from leaf to root.
+//! Sessions and loops: found by id and by key, in order, and visited from leaf to root.
 
 use super::*;
 
@@ -42,7 +42,7 @@ pub fn ids_of_sessions_come_in_the_order_of_their_bytes(store: &dyn SessionStore
 }
 
 pub fn keys_without_a_row_are_damage(store: &dyn SessionStore) {
-    // Keys of another store, which has more of everything.
+    // The keys of another store, which has more rows.
     let other = SqliteStore::in_memory().unwrap();
     session_of_turns(&other, "x", 1);
     let mut history = session_of_turns(&other, "s", 6);

@@ -1,4 +1,4 @@
-//! When messages were appended, and what the store makes of the times that it is given.
+//! The times of messages, and how the store treats given times.
 
 use loopstore::context::AsOf;
 use loopstore::extend::SessionFilter;
@@ -74,7 +74,7 @@ pub fn what_was_appended_is_found_by_its_time(store: &Store) {
     assert_eq!(context.messages.len(), 1);
 }
 
-/// Sessions whose times have offsets, one that is behind another only by the zone.
+/// The sessions have times with offsets; one is later than another only by its zone.
 pub fn sessions_are_listed_by_instants_whatever_their_offsets(store: &Store) {
     let chat = |id: &str, at: &str| {
         let mut new = Session::new(SessionId::new(id).unwrap(), "agent");
@@ -102,7 +102,7 @@ pub fn sessions_are_listed_by_instants_whatever_their_offsets(store: &Store) {
         ..SessionFilter::default()
     };
     assert_eq!(list(&since("2026-03-02T07:00:00+02:00")), ["six", "five"]);
-    // Page by page the same.
+    // The same order in pages.
     let mut page = SessionFilter {
         limit: Some(1),
         ..SessionFilter::default()
@@ -198,7 +198,7 @@ pub fn other_messages_under_a_known_key_are_refused_and_the_first_are_named(stor
         assert_eq!(text, wanted);
     }
     assert_eq!(times(&chat).len(), 2);
-    // A part of a batch is passed over: the first one counts.
+    // A duplicate in a batch is skipped: the first one counts.
     let batch = chat
         .append_batch([(Some("k"), vec![Message::user("Other")])])
         .unwrap();

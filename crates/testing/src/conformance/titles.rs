@@ -1,4 +1,4 @@
-//! Titles of sessions and prompts of loops: from the messages, by the lists, by the views.
+//! Titles of sessions and prompts of loops: from the messages, in the lists, and in the views.
 
 use loopstore::Database;
 use loopstore::extend::prompt::{self, LINE_CHARS};
@@ -31,7 +31,8 @@ fn add(store: &dyn Database, session: SessionKey, at: usize, messages: Vec<Messa
     .unwrap()
 }
 
-/// The title of a session, its prompt, and those of its loops: of the library, which must agree with itself.
+/// Returns the title of a session, its prompt, and those of its loops, from the library, whose functions must
+/// agree.
 fn shown(store: &dyn Database, id: &str) -> (Option<String>, Option<String>, Vec<Option<String>>) {
     let id = SessionId::new(id).unwrap();
     let filter = SessionFilter::default();
@@ -69,7 +70,7 @@ fn shown(store: &dyn Database, id: &str) -> (Option<String>, Option<String>, Vec
     found
 }
 
-/// The same as the views alone say it.
+/// Returns the same from the views alone.
 fn in_views(
     store: &dyn Database,
     id: &str,
@@ -155,7 +156,7 @@ pub fn a_sub_agent_is_known_by_its_task(store: &dyn Database) {
     let task = Message::user("Search the web.").with_author(Author::Agent);
     add(store, key, 0, vec![task.clone()]);
     assert_eq!(shown(store, "s").0, some("Search the web."));
-    // A message of a person takes precedence.
+    // A prompt of a person takes precedence.
     add(store, key, 1, vec![task, Message::user("Stop.")]);
     let loops = vec![some("Search the web."), some("Stop.")];
     let expected = (some("Stop."), some("Stop."), loops);
@@ -186,13 +187,13 @@ pub fn the_views_show_prompts_as_the_library_does(store: &dyn Database) {
         "a\u{0}b".to_owned(),
     ];
     let key = begin(store, "s", None);
-    // The views know no white space beyond that of ASCII, and leave control characters.
+    // The views strip ASCII white space only, and keep control characters.
     for (at, text) in texts.iter().enumerate() {
         add(store, key, 100 + at, vec![Message::user(text.clone())]);
     }
     let (library, views) = (shown(store, "s").2, in_views(store, "s").2);
     for ((text, library), view) in texts.iter().zip(&library).zip(&views) {
-        // SQLite's functions see the end of a text at U+0000; PostgreSQL stores it as another character.
+        // SQLite's functions end a text at U+0000; PostgreSQL stores it as another character.
         let view = view.as_ref().map(|line| line.replace('\u{fffd}', ""));
         let is_cut = text.contains('\0') && view.as_deref() == Some("a");
         assert!(

@@ -1,4 +1,4 @@
-//! Transactions: what a read sees, what a write leaves, and who goes first.
+//! Transactions: isolation of reads, atomicity of writes, and their order.
 
 use super::*;
 
@@ -15,10 +15,10 @@ pub fn a_read_shows_one_moment(store: &dyn SessionStore) {
                     Ok(())
                 })
                 .unwrap();
-                // The reader may have gone.
+                // The receiver may have been dropped.
                 let _ = done.send(());
             });
-            // A backend may let the writer wait for the reader.
+            // A backend may make the writer wait for the reader.
             let _ = wait.recv_timeout(Duration::from_millis(200));
             assert_eq!(length(snapshot, loop_key), 3);
             Ok(())
@@ -92,7 +92,7 @@ pub fn writes_come_one_after_another(store: &dyn SessionStore) {
         let row = read.loop_by_key(loop_key)?;
         assert_eq!((row.totals.next_seq, row.totals.turns), (60, 20));
         assert_eq!(count(read, loop_key, 0..100)?, 60);
-        // One moment for the loop's start and one for each append.
+        // One tick for the start of the loop and one for each append.
         assert_eq!(read.session_by_key(row.session)?.tick, 21);
         Ok(())
     })
@@ -100,7 +100,7 @@ pub fn writes_come_one_after_another(store: &dyn SessionStore) {
 }
 
 pub fn a_count_that_no_row_holds_is_refused(store: &dyn SessionStore) {
-    /// Counts as much in each message.
+    /// A counter that returns the same number for each message.
     struct Always(u64);
 
     impl TokenCounter for Always {
@@ -132,7 +132,7 @@ pub fn a_count_that_no_row_holds_is_refused(store: &dyn SessionStore) {
             "{refused:?}"
         );
     }
-    // Each fits, the sum does not.
+    // Each number fits, the sum does not.
     assert!(append(1 << 48).is_err());
     assert_eq!(history.row(0), before);
     append(1 << 40).unwrap();

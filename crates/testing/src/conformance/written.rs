@@ -143,7 +143,7 @@ pub fn what_an_append_changes_is_written_and_nothing_else(store: &dyn SessionSto
         session.tick += 1;
         session.last_active_at = Some("2027-01-01T00:00:00Z".into());
         session.current_loop = None;
-        // The other columns of a row are not even sent.
+        // The other columns of a row are not sent at all.
         write(store, |write| {
             write.update_totals(&row, &row.progress)?;
             write.touch_session(&(&session).into())

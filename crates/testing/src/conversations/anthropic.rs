@@ -1,4 +1,4 @@
-//! Messages of Anthropic's.
+//! Messages in Anthropic's form.
 
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ fn prompt(random: &mut Random) -> Value {
 /// The number of kinds of pieces.
 pub const KINDS: u64 = 10;
 
-/// Blocks of an answer, and what comes back of them.
+/// Returns blocks of an answer, and their results.
 fn piece(kind: u64, n: &str, random: &mut Random) -> (Vec<Value>, Vec<Value>) {
     let (id, served) = (format!("toolu_{n}"), format!("srvtoolu_{n}"));
     let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "look", "input": {"z": 1}});

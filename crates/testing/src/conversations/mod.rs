@@ -1,5 +1,5 @@
-//! Conversations in the forms of providers, with every kind of item and block that these have, made at
-//! random: each is what `provider::write` makes of it once it was read.
+//! Random conversations in the forms of providers, with every kind of item and block: `provider::write` returns
+//! each unchanged after it was read.
 #![allow(dead_code, unused_imports)]
 
 mod anthropic;

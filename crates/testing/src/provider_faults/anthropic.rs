@@ -1,10 +1,10 @@
-//! Anthropic's messages.
+//! Messages in Anthropic's form.
 
 use serde_json::Value;
 
 use super::{FoundFaults, ProviderFaultKind, is_word, text};
 
-/// Characters that a tool name may have.
+/// The maximum length of a tool name, in characters.
 const NAME: usize = 128;
 
 pub(super) fn check<'a>(messages: &'a [Value], found: &mut FoundFaults<'a>) {
@@ -111,7 +111,7 @@ fn result(block: &Value, found: &mut FoundFaults<'_>) {
 
 fn answer<'a>(message: &'a Value, found: &mut FoundFaults<'a>) {
     let blocks = blocks(message, found);
-    // A call of the answer before was closed by the user's message between.
+    // A user message between them closed the calls of the answer before.
     for block in blocks {
         match text(block, "type") {
             "text" => said(text(block, "text"), found),
@@ -149,7 +149,7 @@ fn is_thinking(block: &Value) -> bool {
     matches!(text(block, "type"), "thinking" | "redacted_thinking")
 }
 
-/// Checks what is asked of the last answer only.
+/// Checks the rules that apply to the last answer only.
 fn the_last_answer(messages: &[Value], found: &mut FoundFaults<'_>) {
     let is_answer = |message: &Value| text(message, "role") == "assistant";
     let Some(at) = messages.iter().rposition(is_answer) else {

@@ -1,7 +1,7 @@
-//! The faults for which a provider would refuse the messages of a request, read from their JSON.
+//! The faults for which a provider would reject the messages of a request, read from their JSON.
 //!
-//! This trusts no writer: it takes the request as it would be sent. The rules are those that the
-//! providers document or answer with an error for.
+//! The check depends on no writer: it reads the request as it would be sent. The rules are those that the
+//! providers document or enforce with an error.
 #![allow(dead_code)]
 
 mod anthropic;
@@ -18,32 +18,31 @@ use serde_json::Value;
 /// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProviderFaultKind {
-    /// Not the form of a message: another type, a missing field, a block that does not belong
-    /// there.
+    /// Not the form of a message: another type, a missing field, or a block in the wrong place.
     Form,
-    /// The roles do not follow each other as they must.
+    /// The order of roles is invalid.
     RoleOrder,
     /// A message or a block without content.
     EmptyContent,
     /// A result whose call is not before it.
     ResultWithoutCall,
-    /// A call whose result does not come right behind it.
+    /// A call whose result does not follow directly.
     CallWithoutResult,
-    /// A result that is not right behind its call, or not before all else in its message.
+    /// A result that does not follow its call directly, or is not first in its message.
     LateResult,
     /// A call id that an earlier call has too.
     DuplicateCallId,
-    /// A call id that is too long or has other characters than it may.
+    /// A call id that is too long or has invalid characters.
     CallId,
-    /// A tool name that is too long or has other characters than it may.
+    /// A tool name that is too long or has invalid characters.
     ToolName,
-    /// Arguments that are not JSON of the form that is wanted.
+    /// Arguments that are not JSON of the required form.
     Arguments,
-    /// An image of another type than the provider reads or than its bytes are, or that is not base64.
+    /// An image of an unsupported type, of another type than its bytes, or that is not base64.
     Image,
     /// Thinking without a signature, as the end of an answer, or not first in the last answer.
     Thinking,
-    /// White space at the end of an answer that comes last.
+    /// White space at the end of the last answer.
     TrailingSpace,
 }
 
@@ -64,13 +63,12 @@ impl std::fmt::Display for ProviderFault {
     }
 }
 
-/// Returns why a provider would refuse a request: its list of messages, or an object that has it as
-/// `messages` or `input`. An empty list has no fault; what is to be asked is not in it yet.
+/// Returns the faults for which a provider would reject a request: its list of messages, or an object that has
+/// it as `messages` or `input`. An empty list has no fault, since the prompt may be added later.
 ///
-/// Calls of the last answer may be open: an agent runs them before it asks the model.
+/// Calls of the last answer may be open: an agent runs them before it calls the model.
 ///
-/// Only messages are looked at. What depends on the rest of a request (whether thinking is on,
-/// which tools there are) or on its size is not judged.
+/// Only messages are checked, not rules that depend on the rest of a request (thinking, tools) or on its size.
 pub fn provider_faults(request: &Value, form: Form) -> Vec<ProviderFault> {
     let mut found = FoundFaults::default();
     let messages = request.get("messages").or(request.get("input"));
@@ -87,15 +85,15 @@ pub fn provider_faults(request: &Value, form: Form) -> Vec<ProviderFault> {
     found.faults
 }
 
-/// The faults, and what is known of the messages before.
+/// The faults so far, and the state after the messages before.
 #[derive(Default)]
 struct FoundFaults<'a> {
     faults: Vec<ProviderFault>,
-    /// The message that is looked at.
+    /// The index of the current message.
     at: usize,
-    /// Ids of all calls.
+    /// The ids of all calls.
     ids: HashSet<&'a str>,
-    /// Ids of the calls that wait for their result, in their order.
+    /// The ids of the calls that wait for their result, in order.
     open: Vec<&'a str>,
 }
 
@@ -112,7 +110,7 @@ impl<'a> FoundFaults<'a> {
         self.add(ProviderFaultKind::Form, detail);
     }
 
-    /// Notes a call.
+    /// Records a call.
     fn call(&mut self, id: &'a str) {
         if !self.ids.insert(id) {
             let detail = format!("an earlier call has the id `{id}` too");
@@ -121,7 +119,7 @@ impl<'a> FoundFaults<'a> {
         self.open.push(id);
     }
 
-    /// Notes a result.
+    /// Records a result.
     fn result(&mut self, id: &str) {
         match self.open.iter().position(|open| *open == id) {
             Some(place) => {
@@ -212,7 +210,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_plain)
 }
 
-/// Returns a text field; empty if it is not there.
+/// Returns a text field; empty if it is missing.
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::{FoundFaults, ProviderFaultKind, text};
 
-/// Characters that a call id may have.
+/// The maximum length of a call id, in characters.
 const ID: usize = 40;
-/// Characters that a tool name may have.
+/// The maximum length of a tool name, in characters.
 const NAME: usize = 64;
 
 pub(super) fn check<'a>(messages: &'a [Value], found: &mut FoundFaults<'a>) {
-    // Calls of the pieces of an answer before its last one.
+    // The calls of the earlier pieces of an answer.
     let (mut pieces, mut before) = (Vec::new(), "");
     for (at, message) in messages.iter().enumerate() {
         found.at = at;
@@ -32,7 +32,7 @@ pub(super) fn check<'a>(messages: &'a [Value], found: &mut FoundFaults<'a>) {
     }
 }
 
-/// Checks content that must say something.
+/// Checks content that must not be empty.
 fn content(message: &Value, found: &mut FoundFaults<'_>, images: bool) {
     match message.get("content") {
         Some(Value::String(text)) if text.is_empty() => {

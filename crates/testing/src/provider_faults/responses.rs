@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{FoundFaults, ProviderFaultKind, text};
 
-/// Characters that a call id and a tool name may have.
+/// The maximum length of a call id and of a tool name, in characters.
 const ID: usize = 64;
 
 pub(super) fn check<'a>(items: &'a [Value], found: &mut FoundFaults<'a>) {

@@ -1,4 +1,4 @@
-//! Summaries, each of what was said in a range of time.
+//! Summaries of ADK, each of the messages in a range of time.
 
 use loopstore::model::AgentMessage;
 
@@ -7,7 +7,7 @@ use crate::authors::by_harness;
 use crate::fields::{Fields, some};
 use crate::values::user;
 
-/// A summary, and the first and last second of what it stands for.
+/// A summary, with the first and last second of the range that it summarises.
 pub(super) struct EventSummary {
     start: f64,
     end: f64,
@@ -45,12 +45,12 @@ impl EventSummary {
         })
     }
 
-    fn holds(&self, other: &Self) -> bool {
+    fn contains(&self, other: &Self) -> bool {
         self.start <= other.start && other.end <= self.end
     }
 }
 
-/// The summaries of a session, as they were added.
+/// The summaries of a session, in the order in which they were added.
 #[derive(Default)]
 pub(super) struct Summaries(Vec<EventSummary>);
 
@@ -63,19 +63,19 @@ impl Summaries {
         self.0.truncate(kept);
     }
 
-    /// Adds a summary. Returns whether it says something new: its range is not within that of another.
+    /// Adds a summary. Returns true if it is active: its range is not within the range of another.
     pub(super) fn add(&mut self, summary: EventSummary) -> bool {
         let mut others = self.0.iter();
-        let is_new = !others.any(|other| other.holds(&summary) && !summary.holds(other));
+        let is_new = !others.any(|other| other.contains(&summary) && !summary.contains(other));
         self.0.push(summary);
         is_new
     }
 
-    /// Those whose range is not within that of another, by their end.
-    fn in_force(&self) -> Vec<&EventSummary> {
+    /// Returns the summaries whose range is not within the range of another, ordered by end.
+    fn active(&self) -> Vec<&EventSummary> {
         let is_held = |(at, summary): &(usize, &EventSummary)| {
             let mut others = self.0.iter().enumerate().filter(|(other, _)| other != at);
-            others.any(|(other, by)| by.holds(summary) && (!summary.holds(by) || other > *at))
+            others.any(|(other, by)| by.contains(summary) && (!summary.contains(by) || other > *at))
         };
         let all = self.0.iter().enumerate();
         let mut found: Vec<&EventSummary> = all
@@ -87,17 +87,17 @@ impl Summaries {
     }
 
     pub(super) fn messages(&self) -> Vec<AgentMessage> {
-        let found = self.in_force().into_iter();
+        let found = self.active().into_iter();
         found.map(|summary| summary.message.clone()).collect()
     }
 
-    /// The last second of what they stand for.
+    /// Returns the last second of the summarised ranges.
     pub(super) fn end(&self) -> f64 {
         let ends = self.0.iter().map(|summary| summary.end);
         ends.fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// The seconds that they stand for.
+    /// Returns the summarised ranges of seconds.
     pub(super) fn covered(&self) -> CoveredEvents {
         let mut ranges: Vec<(f64, f64)> = self.0.iter().map(|one| (one.start, one.end)).collect();
         ranges.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -112,13 +112,13 @@ impl Summaries {
     }
 }
 
-/// Ranges of seconds, in order and apart.
+/// Disjoint ranges of seconds, in order.
 pub(super) struct CoveredEvents(Vec<(f64, f64)>);
 
 impl CoveredEvents {
-    pub(super) fn holds(&self, seconds: f64) -> bool {
-        let behind = self.0.partition_point(|range| range.0 <= seconds);
-        let range = behind.checked_sub(1).and_then(|at| self.0.get(at));
+    pub(super) fn contains(&self, seconds: f64) -> bool {
+        let next = self.0.partition_point(|range| range.0 <= seconds);
+        let range = next.checked_sub(1).and_then(|at| self.0.get(at));
         range.is_some_and(|range| seconds <= range.1)
     }
 }

@@ -1,4 +1,4 @@
-//! From events to messages.
+//! Translates the events of ADK to messages.
 
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Text, Thinking, Time,
@@ -13,7 +13,7 @@ use crate::values::{
 
 /// Fields that newer versions name in camel case.
 pub(super) trait Keys<'a> {
-    /// Returns the value of whichever of the two keys is there.
+    /// Returns the value of the key that is present.
     fn either(&self, snake: &str, camel: &str) -> Option<&'a RawValue>;
 }
 
@@ -33,8 +33,8 @@ fn seconds(value: Option<&RawValue>) -> Option<i64> {
     (millis.unsigned_abs() < 10_u64.pow(16)).then_some(millis)
 }
 
-/// Reads an event: its results, then what else it says. Nothing if no model sees it. `id` names
-/// its calls that have no id.
+/// Reads an event: the results of tools, then its other content. Returns no message if no model sees the event. `id` is
+/// used for calls without an id.
 ///
 /// # Errors
 /// If its parts cannot be read; the error gives the reason.
@@ -65,14 +65,14 @@ pub(super) fn read(mut event: Fields<'_>, id: &str) -> Result<Vec<AgentMessage>,
         });
     }
     let mut source = rest_within(&event, "content", &content);
-    // Only the first message keeps it.
+    // Only the first message keeps the compaction.
     Ok(results
         .into_iter()
         .map(|message| with_event(message, source.take()))
         .collect())
 }
 
-/// Reads what a content says, but for the responses of tools.
+/// Reads the content of an event, except the responses of tools.
 ///
 /// # Errors
 /// If its parts cannot be read; the error gives the reason.
@@ -84,7 +84,7 @@ pub(super) fn blocks(content: &Fields<'_>, id: &str) -> Result<Vec<Content>, Str
         .collect()
 }
 
-/// Keeps what the event says besides; what a result's own part says goes below `part`.
+/// Adds the other fields of the event; the other fields of a result's own part go below `part`.
 fn with_event(message: AgentMessage, source: Option<Json>) -> AgentMessage {
     match (source, message_part(&message)) {
         (Some(source), Some(part)) => {
@@ -96,7 +96,7 @@ fn with_event(message: AgentMessage, source: Option<Json>) -> AgentMessage {
     }
 }
 
-/// Returns the other fields of the part of a result, if the result was kept already.
+/// Returns the other fields of the part of a result, if they were kept.
 fn message_part(message: &AgentMessage) -> Option<Json> {
     match message {
         AgentMessage::Llm(llm) => llm.extra.get("source").cloned(),
@@ -145,32 +145,32 @@ fn usage(value: &RawValue) -> Option<Usage> {
 fn result(raw: &RawValue, timestamp: Option<Int>) -> Option<AgentMessage> {
     let mut part = object_in(Some(raw))?;
     let response = object_in(some(part.either("function_response", "functionResponse")))?;
-    let given = response.get("response").map_or("null", RawValue::get);
-    let fields = Fields::parse(given).ok();
+    let response_json = response.get("response").map_or("null", RawValue::get);
+    let fields = Fields::parse(response_json).ok();
     let failed = |fields: &Fields<'_>| fields.get("error").is_some() && fields.iter().count() == 1;
     part.retain(|key| key != "function_response" && key != "functionResponse");
     let message = Message::ToolResult(ToolResultMessage {
         tool_call_id: response.text("id").unwrap_or_default(),
         tool_name: response.text("name").unwrap_or_default(),
-        content: vec![Content::text(Json::parse(given).ok()?.as_str())],
+        content: vec![Content::text(Json::parse(response_json).ok()?.as_str())],
         is_error: fields.as_ref().is_some_and(failed),
         timestamp,
         ..ToolResultMessage::default()
     });
-    let mut beside = Fields::default();
+    let mut other_fields = Fields::default();
     for (key, value) in response.iter() {
         if !["id", "name", "response"].contains(&key) {
-            beside.set(key, value);
+            other_fields.set(key, value);
         }
     }
-    let source = match part.is_empty() && beside.is_empty() {
+    let source = match part.is_empty() && other_fields.is_empty() {
         true => None,
-        false => rest_within(&part, "function_response", &beside),
+        false => rest_within(&part, "function_response", &other_fields),
     };
     Some(with_source(message.into(), source))
 }
 
-/// Reads a part; one that is not known stays as it is.
+/// Reads a part; an unknown part is kept unchanged.
 fn part(raw: &RawValue, spare_id: &str) -> Result<Content, String> {
     known(raw, spare_id).map_or_else(|| other(raw), Ok)
 }

@@ -1,7 +1,6 @@
-//! ADK: a document `{id, events, …}`. Calls and responses have no ids in older versions: they are
-//! paired by name and order. Newer versions write the keys in camel case. Nothing is taken out of the events: one
-//! with `rewind_before_invocation_id` takes back what an invocation and those after it said, one with `compaction`
-//! brings a summary of a range of time.
+//! ADK: a document `{id, events, …}`. Calls and responses have no ids in older versions: they are paired by name and
+//! order. Newer versions write the keys in camel case. Events are never removed: one with `rewind_before_invocation_id`
+//! reverts an invocation and those after it, one with `compaction` adds a summary of a range of time.
 
 mod compaction;
 mod messages;
@@ -26,7 +25,7 @@ use super::{
 
 /// The name of the tool, for agents.
 const TOOL: &str = "adk";
-/// Each run lists all summaries that count, at most this many.
+/// The maximum number of summaries that a run lists; a run lists all active ones up to this number.
 const MOST_SUMMARIES: usize = 1_000;
 
 /// Reads the sessions of ADK.
@@ -55,7 +54,7 @@ impl Importer for Adk {
     }
 }
 
-/// Reads one session. Returns whether it holds a conversation.
+/// Reads one session. Returns true if it contains a conversation.
 fn one(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let JsonDocument {
         text,
@@ -82,8 +81,8 @@ fn one(document: JsonDocument<'_>, sink: &mut dyn Sink) -> Result<bool, ImportEr
     reader.transcript.finish()
 }
 
-/// Describes a session. The fields besides its events are kept with it, without those that the session has a field of
-/// its own for.
+/// Returns the description of a session. The fields other than its events are kept, except those that the session has a
+/// field for.
 fn head(fields: &Fields<'_>, events: &[&serde_json::value::RawValue], nth: u64) -> SessionHead {
     let own = fields.text("id").and_then(|id| SessionId::new(id).ok());
     let (identity, id) = match own {
@@ -117,14 +116,14 @@ fn head(fields: &Fields<'_>, events: &[&serde_json::value::RawValue], nth: u64) 
 /// The beginning of an invocation.
 struct Invocation {
     id: String,
-    /// The turn before it.
+    /// The last turn before it.
     after: Option<LoopTurn>,
-    /// The number of messages before it, and of summaries.
+    /// The number of messages and of summaries before it.
     shown: usize,
     summaries: usize,
 }
 
-/// A message that the model sees: when it was said, and its turn.
+/// A message that the model sees, with its time and its turn.
 #[derive(Clone, Copy)]
 struct AdkMessage {
     seconds: f64,
@@ -134,7 +133,7 @@ struct AdkMessage {
 /// Reads the events of one session.
 struct AdkReader<'a> {
     transcript: TranscriptBuilder<'a>,
-    /// Those that were not taken back, and which of them has an id.
+    /// The invocations that were not reverted, with their ids if they have one.
     invocations: Vec<Invocation>,
     places: HashMap<String, usize>,
     shown: Vec<AdkMessage>,
@@ -172,7 +171,7 @@ impl AdkReader<'_> {
         }
         for message in messages {
             self.transcript.message(|| id.clone(), message, raw)?;
-            self.saw(seconds);
+            self.record_message(seconds);
         }
         Ok(())
     }
@@ -182,17 +181,17 @@ impl AdkReader<'_> {
             .extension(extension_of(Some("event"), json), json.as_bytes())
     }
 
-    /// Notes the message that was emitted last.
-    fn saw(&mut self, seconds: Option<f64>) {
+    /// Records the message that was emitted last.
+    fn record_message(&mut self, seconds: Option<f64>) {
         let last = self.shown.last().map(|shown| shown.seconds);
-        // One without a time was said with the one before.
+        // A message without a time has the time of the message before it.
         let seconds = seconds.or(last).unwrap_or(f64::NEG_INFINITY);
         if let Some(at) = self.transcript.last_turn() {
             self.shown.push(AdkMessage { seconds, at });
         }
     }
 
-    /// Notes where an invocation begins.
+    /// Records the beginning of an invocation.
     fn invoked(&mut self, id: Option<String>) {
         if let Some(id) = id.filter(|id| !self.places.contains_key(id)) {
             self.places.insert(id.clone(), self.invocations.len());
@@ -205,7 +204,7 @@ impl AdkReader<'_> {
         }
     }
 
-    /// Goes back to before an invocation. One that is not there takes nothing back.
+    /// Reverts to the point before an invocation; an unknown invocation reverts nothing.
     fn rewind(&mut self, target: &str, id: &str) -> Result<(), ImportError> {
         let Some(first) = self.places.get(target).copied() else {
             return Ok(());
@@ -223,7 +222,7 @@ impl AdkReader<'_> {
         self.transcript.go_back(taken.after, id.to_owned())
     }
 
-    /// Takes a summary of what was said in a range of time.
+    /// Adds a summary of a range of time.
     fn compaction(
         &mut self,
         fields: &Fields<'_>,
@@ -248,7 +247,7 @@ impl AdkReader<'_> {
         }
         let (end, covered) = (self.summaries.end(), self.summaries.covered());
         let mut before = self.shown.iter().filter(|shown| shown.seconds <= end);
-        if before.any(|shown| !covered.holds(shown.seconds)) {
+        if before.any(|shown| !covered.contains(shown.seconds)) {
             let reason = "a summary that does not stand for all that was said before its end";
             self.transcript.skip(line, reason);
             return self.note(json);
@@ -258,7 +257,7 @@ impl AdkReader<'_> {
         self.transcript.compaction(TOOL, effect, record)
     }
 
-    /// What the summaries did: from the first message on that was said after `end`, all was kept.
+    /// Returns the effect of the summaries: the messages after `end` were kept.
     fn effect(&self, end: f64) -> FoundEffect {
         let mut messages = self.summaries.messages();
         let kept = self.shown.iter().position(|shown| shown.seconds > end);

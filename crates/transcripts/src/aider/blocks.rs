@@ -1,4 +1,4 @@
-//! The lines of a chat history, put together by who said them.
+//! The lines of a chat history, grouped by author.
 
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use super::STARTED;
 use crate::{ImportError, MAX_RECORD_BYTES, ReadSeek, Source, unread};
 
-/// What aider writes at the end of each of its lines and of a person's: in Markdown it breaks the line.
+/// The end of each line that aider writes for itself or a person: a line break in Markdown.
 const LINE_END: &str = "  ";
 
 /// The author of a part of a chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChatSpeaker {
-    /// A chat begins, at this time.
+    /// The beginning of a chat, with its time.
     Start(String),
     Person,
     Aider,
@@ -24,7 +24,7 @@ pub(super) struct ChatBlock {
     pub(super) speaker: ChatSpeaker,
     /// The first line, from 1.
     pub(super) line: u64,
-    /// Without the marks.
+    /// The text without the marks of its author.
     pub(super) text: String,
     /// The bytes in the file.
     pub(super) raw: String,
@@ -37,9 +37,9 @@ pub(super) struct ChatBlocks<'a> {
     path: &'a Path,
     reader: &'a mut dyn ReadSeek,
     line: u64,
-    /// True if what comes next begins a line.
+    /// True if the next text begins a line.
     is_begin: bool,
-    /// True if lines that the model did not write end as aider ends them.
+    /// True if lines that the model did not write end as aider's lines do.
     ends_lines: bool,
     /// The first line of the next block.
     ahead: Option<ChatLine>,
@@ -82,8 +82,8 @@ impl<'a> ChatBlocks<'a> {
         };
         let mut was_blank = false;
         while let Some(line) = self.read()? {
-            // A blank line belongs to an answer; between two prompts it parts them.
-            let goes_on = match &line.speaker {
+            // A blank line belongs to an answer; between two prompts it separates them.
+            let is_continued = match &line.speaker {
                 None => true,
                 Some(speaker) => {
                     *speaker == block.speaker
@@ -91,7 +91,7 @@ impl<'a> ChatBlocks<'a> {
                         && !(was_blank && *speaker == ChatSpeaker::Person)
                 }
             };
-            if !goes_on || block.raw.len() + line.raw.len() > MAX_RECORD_BYTES {
+            if !is_continued || block.raw.len() + line.raw.len() > MAX_RECORD_BYTES {
                 self.ahead = Some(line);
                 break;
             }
@@ -102,7 +102,7 @@ impl<'a> ChatBlocks<'a> {
             block.fault = block.fault.or(line.fault);
         }
         block.text.truncate(block.text.trim_end().len());
-        // At the end of the file it is not known yet what follows the block.
+        // At the end of the file the next block is unknown.
         block.raw.truncate(block.raw.trim_end().len());
         Ok(Some(block))
     }
@@ -152,8 +152,8 @@ impl<'a> ChatBlocks<'a> {
     }
 }
 
-/// Returns the author of a line, and its text; a blank one is nobody's. Where aider's lines end in its own way, one
-/// that does not is the model's: a heading, a quotation.
+/// Returns the author of a line and its text; a blank line has no author. If aider's lines have their own ending, a
+/// line without it is the model's: a heading or a quotation.
 fn read_line(line: &str, ends_lines: bool) -> (Option<ChatSpeaker>, &str) {
     if let Some(at) = line.strip_prefix(STARTED) {
         return (Some(ChatSpeaker::Start(at.trim().to_owned())), "");

@@ -1,9 +1,9 @@
-//! aider: `.aider.chat.history.md`, the Markdown file of a project in which all its chats stand one after the
-//! other.
+//! aider: `.aider.chat.history.md`, a Markdown file per project that contains all chats, one after the other.
 //!
-//! Lines of a person begin with `#### `, those of aider itself with `> `, both end with two spaces, and everything
-//! else is the model's. A chat is a session, known again by when it began; one without a prompt is none. Commands (`/add`, `/run`) are the
-//! harness's words but for those that ask the model. What aider says itself is for the person: no model sees it.
+//! Lines of a person begin with `#### ` and lines of aider itself with `> `; both end with two spaces. All other lines
+//! are the model's. A chat is a session, identified by the time at which it began; a chat without a prompt is left out.
+//! Commands (`/add`, `/run`) are by the harness, except those that ask the model. No model sees the messages of aider
+//! itself.
 
 mod blocks;
 
@@ -21,9 +21,9 @@ use super::transcript::{Style, TranscriptBuilder, session};
 use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
 
 const TOOL: &str = "aider";
-/// Begins a chat.
+/// The beginning of the line that starts a chat.
 const STARTED: &str = "# aider chat started at ";
-/// Commands whose words go to the model.
+/// Commands whose text goes to the model.
 const ASKING: [&str; 5] = ["/ask", "/architect", "/code", "/context", "/ok"];
 
 /// Reads aider's chat histories.
@@ -73,14 +73,14 @@ impl Importer for Aider {
     }
 }
 
-/// The chats of a file so far.
+/// The chats of a file, as far as they were read.
 #[derive(Default)]
 struct Chats {
     started: Vec<String>,
 }
 
 impl Chats {
-    /// Returns the head of a chat that began then; its second of one time is known by that too.
+    /// Returns the head of a chat that began at a time; a second chat of the same time gets a number.
     fn head(&mut self, at: &str) -> Result<SessionHead, ImportError> {
         let earlier = self.started.iter().filter(|known| *known == at).count();
         self.started.push(at.to_owned());
@@ -90,7 +90,7 @@ impl Chats {
         };
         let id =
             SessionId::new(TOOL).map_err(|error| ImportError::NoTranscript(error.to_string()))?;
-        // The file does not say of which place the time is.
+        // The file does not record a time zone.
         let time = (!at.is_empty()).then(|| Time::from_text(at.replacen(' ', "T", 1)));
         Ok(SessionHead {
             identity: Identity::Key(key),
@@ -101,10 +101,10 @@ impl Chats {
     }
 }
 
-/// A chat that is read.
+/// A chat that is being read.
 struct Chat<'a> {
     transcript: TranscriptBuilder<'a>,
-    /// The last answer: a line of aider after it may have its tokens.
+    /// The last answer: a line of aider after it may give its tokens.
     answer: Option<ChatBlock>,
     model: Option<String>,
 }
@@ -142,7 +142,7 @@ impl<'a> Chat<'a> {
                 }
             }
             ChatSpeaker::Aider => {
-                // The part that goes to the model follows as an answer; a line is a record.
+                // The part for the model follows as an answer; each line is a record.
                 for line in block.raw.lines() {
                     let text = line.trim_start_matches('>').trim();
                     self.model = model(text).or(self.model.take());
@@ -178,14 +178,14 @@ impl<'a> Chat<'a> {
     }
 }
 
-/// True if a person's line is a command to aider, of which the model hears nothing.
+/// True if a line of a person is a command to aider that the model does not see.
 fn is_command(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default();
     let asks = ASKING.contains(&word) && text.trim() != word;
     text.starts_with('!') || word.starts_with('/') && !word[1..].contains('/') && !asks
 }
 
-/// Returns the model that a line of aider's names: `Model: gpt-4o with diff edit format`.
+/// Returns the model that a line of aider names: `Model: gpt-4o with diff edit format`.
 fn model(line: &str) -> Option<String> {
     let words = ["Model: ", "Models: ", "Main model: "];
     let named = words.iter().find_map(|word| line.strip_prefix(word))?;
@@ -206,7 +206,8 @@ fn count(text: &str) -> Option<Int> {
         .then(|| Int::from(count.round() as i64))
 }
 
-/// Returns the tokens that aider says an answer took: `Tokens: 5.2k sent, 100 received. Cost: $0.03 message, …`.
+/// Returns the token usage of an answer from a line of aider: `Tokens: 5.2k sent, 100 received. Cost: $0.03 message,
+/// …`.
 fn usage(line: &str) -> Option<Usage> {
     let line = line.strip_prefix("Tokens: ")?;
     let (tokens, cost) = line
@@ -218,13 +219,13 @@ fn usage(line: &str) -> Option<Usage> {
         count(found.trim())
     };
     let mut extra = Extra::default();
-    let spent = cost
+    let set_usage = cost
         .strip_prefix('$')
         .and_then(|rest| rest.split(' ').next());
-    if let Some(spent) = spent.filter(|spent| spent.parse::<f64>().is_ok())
-        && let Ok(spent) = Json::parse(spent)
+    if let Some(set_usage) = set_usage.filter(|set_usage| set_usage.parse::<f64>().is_ok())
+        && let Ok(set_usage) = Json::parse(set_usage)
     {
-        extra.insert("cost", spent);
+        extra.insert("cost", set_usage);
     }
     Some(Usage {
         input: of("sent")?,

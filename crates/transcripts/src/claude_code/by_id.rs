@@ -1,10 +1,10 @@
-//! What is known of records by their ids, without holding the ids: a long transcript has very many.
+//! Facts about records by id, without holding the ids: a long transcript has very many.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Values by id. An id stands as two hashes of 64 bits, each with a random key of its own: nobody can
-/// make two ids meet, and they do not meet by chance.
+/// Values by id. An id is stored as two 64-bit hashes with random keys, so that collisions can neither be provoked nor
+/// happen by chance.
 #[derive(Debug)]
 pub(super) struct ById<V> {
     hashes: [RandomState; 2],

@@ -1,4 +1,4 @@
-//! Compactions in the first pass: a boundary, the summary after it, and what was kept whole.
+//! Compactions in the first pass: a boundary record, the summary after it, and the records that were kept.
 
 use super::index::{ClaudeIndex, KnownRecord};
 use super::record::ClaudeRecord;
@@ -6,19 +6,19 @@ use super::track::{Boundary, SummaryStep, TrackStep};
 use crate::lines::SourceLocation;
 
 impl ClaudeIndex {
-    /// Takes the record that says where a compaction happened; its summary is still to come.
+    /// Handles a boundary record, which marks the point of a compaction; its summary follows.
     pub(super) fn boundary(&mut self, track: usize, head: &ClaudeRecord, place: SourceLocation) {
         if self.tracks[track].loops.is_empty() {
             return self.note(track, head, place);
         }
         let logical = head.logical_parent.clone();
-        let asked = ClaudeRecord {
+        let request = ClaudeRecord {
             uuid: head.uuid.clone(),
             parent: logical,
             time: head.time.clone(),
             ..ClaudeRecord::default()
         };
-        let loop_no = self.loop_for(track, &asked, place, true);
+        let loop_no = self.loop_for(track, &request, place, true);
         let known = &self.known;
         let first_kept = head.preserved.uuids.iter().find_map(|uuid| {
             known
@@ -43,7 +43,7 @@ impl ClaudeIndex {
         self.know(track, head, place, at);
     }
 
-    /// Takes the summary that replaces everything before it.
+    /// Handles the summary that replaces everything before it.
     pub(super) fn summary(&mut self, track: usize, head: &ClaudeRecord, place: SourceLocation) {
         let state = &mut self.tracks[track];
         if state.loops.is_empty() {

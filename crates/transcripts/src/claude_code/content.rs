@@ -1,7 +1,7 @@
-//! From the records' JSON to messages.
+//! Translates the JSON of records to messages.
 //!
-//! Nothing is copied or made compact on the way down: a value is read where it is in the record,
-//! and becomes a [`Json`] only where it is kept.
+//! Nothing is copied or normalised on the way: a value is read where it is in the record, and becomes a [`Json`] only
+//! where it is kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,10 +13,10 @@ use serde_json::value::RawValue;
 
 use crate::values::redacted_thinking;
 
-/// An object with more fields than this is kept as one value.
+/// The maximum number of fields; an object with more is kept as one value.
 const MAX_FIELDS: usize = 500;
 
-/// The fields of an object in their order, and behind them those that were added.
+/// The fields of an object in order, and after them the fields that were added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExtendedFields<'a> {
     read: Vec<(Cow<'a, str>, &'a RawValue)>,
@@ -24,17 +24,17 @@ pub(super) struct ExtendedFields<'a> {
 }
 
 impl<'a> ExtendedFields<'a> {
-    /// Reads an object; anything else has no fields.
+    /// Reads an object; any other value is read as an object without fields.
     pub(super) fn of(value: &'a RawValue) -> Self {
         Self::parse(value.get())
     }
 
-    /// Reads the text of an object; anything else has no fields.
+    /// Reads the text of an object; any other text is read as an object without fields.
     pub(super) fn parse(text: &'a str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// Returns the value of a field that was read; of a key given twice, the last.
+    /// Returns the value of a field that was read; the last one if the key is repeated.
     pub(super) fn get(&self, key: &str) -> Option<&'a RawValue> {
         let mut newest = self.read.iter().rev();
         let (_, value) = newest.find(|(name, _)| name == key)?;
@@ -49,14 +49,14 @@ impl<'a> ExtendedFields<'a> {
         self.get(key).is_some_and(|value| value.get() == "true")
     }
 
-    /// Takes out a field that was read.
+    /// Removes and returns a field that was read.
     pub(super) fn remove(&mut self, key: &str) -> Option<&'a RawValue> {
         let value = self.get(key)?;
         self.read.retain(|(name, _)| name != key);
         Some(value)
     }
 
-    /// Puts a field that was read elsewhere behind the others that were read.
+    /// Appends a field from elsewhere in the record to the fields that were read.
     pub(super) fn push(&mut self, key: &'static str, value: &'a RawValue) {
         self.read.push((key.into(), value));
     }
@@ -79,7 +79,7 @@ impl<'a> ExtendedFields<'a> {
             if text.len() > 1 {
                 text.push(',');
             }
-            // A text can always be written.
+            // A string always serialises.
             text.push_str(&serde_json::to_string(key).unwrap_or_default());
             text.push(':');
             text.push_str(value);
@@ -130,8 +130,7 @@ pub(super) fn read<T: DeserializeOwned>(value: &RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// Reads a list; `None` if it is none. A text is not even tried: why it is no list would be told with
-/// all of it.
+/// Reads a list; `None` if the value is not a list. A string is not parsed at all: the error would contain all of it.
 pub(super) fn list(value: &RawValue) -> Option<Vec<&RawValue>> {
     let text = value.get();
     text.starts_with('[')
@@ -139,7 +138,7 @@ pub(super) fn list(value: &RawValue) -> Option<Vec<&RawValue>> {
         .flatten()
 }
 
-/// Returns a value as it is kept.
+/// Returns a value as it is stored.
 pub(super) fn kept(value: &RawValue) -> Json {
     Json::parse(value.get()).unwrap_or_default()
 }
@@ -155,7 +154,7 @@ pub(super) fn contents(value: Option<&RawValue>) -> Vec<Content> {
     }
 }
 
-/// Reads one block; what is not known stays as it is.
+/// Reads one block; an unknown block is kept unchanged.
 pub(super) fn content(value: &RawValue) -> Content {
     if let Some(text) = read::<String>(value) {
         return Content::text(text);
@@ -225,7 +224,7 @@ fn image(mut fields: ExtendedFields<'_>) -> Option<Content> {
     }))
 }
 
-/// Reads the tokens of a call.
+/// Reads the token usage of a call.
 pub(super) fn usage(value: &RawValue) -> Option<Usage> {
     let mut fields = ExtendedFields::of(value);
     if fields.is_empty() || fields.read.len() > MAX_FIELDS {
@@ -247,7 +246,7 @@ pub(super) fn usage(value: &RawValue) -> Option<Usage> {
     })
 }
 
-/// Translates why the model stopped.
+/// Translates the reason why the model stopped.
 pub(super) fn stop_reason(word: String) -> String {
     match word.as_str() {
         "end_turn" => "stop".into(),

@@ -19,7 +19,7 @@ use crate::{FoundCompaction, FoundEffect, ImportError, Sink, Source};
 /// The name of the tool, for compactions and agents.
 pub(super) const TOOL: &str = "claude-code";
 
-/// Tells the sink about one session of the file.
+/// Emits one session of the file.
 pub(super) struct ClaudeEmitter<'a> {
     records: RecordReader<'a>,
     index: &'a ClaudeIndex,
@@ -208,7 +208,7 @@ impl<'a> ClaudeEmitter<'a> {
     }
 }
 
-/// The reference from a loop to the sub-agent that it started with `call`.
+/// Returns the reference from a loop to the sub-agent that it started with `call`.
 pub(super) fn child_ref(
     call: &str,
     tool: &str,
@@ -230,11 +230,11 @@ fn parse(raw: &[u8]) -> Json {
 
 /// Returns the text of a record.
 fn text(raw: &[u8]) -> &str {
-    // The first pass took no other.
+    // The first pass accepted only valid UTF-8.
     std::str::from_utf8(raw).unwrap_or_default()
 }
 
-/// Keeps a record that no model sees: of the kind that its type says, whole.
+/// Keeps a whole record that no model sees; the kind is its type.
 fn note(raw: &[u8]) -> AgentMessage {
     let record = parse(raw);
     if !record.as_str().starts_with('{') {

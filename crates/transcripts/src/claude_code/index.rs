@@ -1,9 +1,8 @@
 //! The first pass: which session, loop and turn each record belongs to.
 //!
-//! Everything is decided record by record in the order of the file, looking only back, so that a
-//! transcript that has grown gives what it gave before and then more. Parents are looked up among
-//! the records seen so far; a parent that is missing, comes later or forms a cycle is none, and
-//! the record continues at the current position.
+//! Records are handled in the order of the file, and each only with regard to those before it, so that a transcript
+//! that has grown yields the same calls as before and then more. Parents are looked up among the records seen so far.
+//! If a parent is missing, comes later or is part of a cycle, the record continues at the current position.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use loopstore::model::ContinuationKind;
 use super::by_id::ById;
 use super::record::{ClaudeRecord, RecordKind, RecordTitle, Speech};
 use super::track::{
-    AnswerRecords, Track, TrackStep, take_answer, take_part, take_result, take_speech,
+    AnswerRecords, Track, TrackStep, add_part, add_result, add_speech, begin_answer,
 };
 use crate::lines::SourceLocation;
 
@@ -28,8 +27,8 @@ pub(super) struct KnownRecord {
     digest: u64,
 }
 
-/// There is one of these for each record, so loops and tracks are counted in half the bytes. No index
-/// of so many fits into memory.
+/// The number of a loop or track has 32 bits, since there is one of these structs for each record; an index of more
+/// records would not fit into memory.
 const NO_LOOP: u32 = u32::MAX;
 
 impl KnownRecord {
@@ -37,36 +36,36 @@ impl KnownRecord {
         self.track as usize
     }
 
-    /// Returns the loop and turn that contain it; `None` before the first loop.
+    /// Returns the loop and turn that contain the record; `None` before the first loop.
     pub(super) fn at(&self) -> Option<(usize, u32)> {
         (self.loop_key != NO_LOOP).then_some((self.loop_key as usize, self.turn))
     }
 
     pub(super) fn set_at(&mut self, at: Option<(usize, u32)>) {
         (self.loop_key, self.turn) = match at {
-            Some((loop_key, turn)) => (small(loop_key), turn),
+            Some((loop_key, turn)) => (to_u32(loop_key), turn),
             None => (NO_LOOP, 0),
         };
     }
 }
 
-fn small(number: usize) -> u32 {
+fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(NO_LOOP)
 }
 
-/// The place of the parent of a record.
+/// The position of the parent of a record.
 #[derive(Clone, Copy, Debug)]
 enum ParentRecord {
-    /// The record says that it has none.
+    /// The record has no parent.
     None,
-    /// Its parent is not among the records before it.
+    /// The parent is not among the earlier records.
     Unknown,
     /// Its parent comes before the first loop.
-    Lead,
+    Preamble,
     At(usize, u32),
 }
 
-/// A call and its place.
+/// A call and its position.
 #[derive(Clone, Debug)]
 pub(super) struct IndexedCall {
     pub(super) name: Arc<str>,
@@ -74,16 +73,16 @@ pub(super) struct IndexedCall {
     pub(super) main_loop: Option<usize>,
 }
 
-/// Everything that the first pass learns.
+/// The facts that the first pass collects.
 pub(super) struct ClaudeIndex {
-    /// The session of the file first, then sub-agents recorded within it.
+    /// The session of the file, then the sub-agents recorded in the file.
     pub(super) tracks: Vec<Track>,
     pub(super) answers: Vec<AnswerRecords>,
     pub(super) session: Option<String>,
     /// The session that the first prompt names.
     first_session: Option<String>,
     pub(super) title: Option<String>,
-    /// The folder that it began in.
+    /// The folder in which the session began.
     pub(super) project: Option<String>,
     stem: String,
     pub(super) known: ById<KnownRecord>,
@@ -92,7 +91,8 @@ pub(super) struct ClaudeIndex {
     calls: ById<IndexedCall>,
     /// The names of tools, each held once.
     tools: HashSet<Arc<str>>,
-    /// Calls by the digest of the prompt that they give a sub-agent; a used one is taken out.
+    /// Calls by the digest of the prompt that they give a sub-agent; a call is removed once a sub-agent was found for
+    /// it.
     prompts: HashMap<u64, Vec<String>>,
     /// Sub-agents by id, and the call that started each.
     agents: HashMap<String, Option<String>>,
@@ -101,7 +101,7 @@ pub(super) struct ClaudeIndex {
 }
 
 impl ClaudeIndex {
-    /// Starts the index of a file named `stem`.
+    /// Returns the empty index of a file named `stem`.
     pub(super) fn new(stem: &str) -> Self {
         Self {
             tracks: vec![Track::default()],
@@ -122,7 +122,7 @@ impl ClaudeIndex {
         }
     }
 
-    /// Takes the next record; an error says why it is not used.
+    /// Indexes the next record; an error gives the reason why the record is not used.
     pub(super) fn record(
         &mut self,
         head: ClaudeRecord,
@@ -142,12 +142,12 @@ impl ClaudeIndex {
             *known = known.take().or_else(|| call.clone());
         }
         let track = self.track_of(&head, place);
-        self.tracks[track].saw(head.time.as_deref());
+        self.tracks[track].update_time(head.time.as_deref());
         if let Some(line) = self.repeats(track, &head) {
             return Err(format!("repeats the record of line {line}"));
         }
         if !matches!(head.kind, RecordKind::Extension | RecordKind::Summary) {
-            self.tracks[track].give_up_boundary();
+            self.tracks[track].drop_boundary();
         }
         match head.kind {
             RecordKind::User => self.user(track, &head, place),
@@ -159,26 +159,26 @@ impl ClaudeIndex {
         Ok(())
     }
 
-    /// Takes what is no record, to be kept with the rest.
+    /// Indexes bytes that are not a record, which are kept as an extension.
     pub(super) fn unreadable(&mut self, place: SourceLocation) {
-        let track = self.home();
+        let track = self.default_track();
         self.tracks[track].note(place, false);
     }
 
-    /// Returns the newest title: one that a person gave, else one made for the session, else one of its
-    /// conversation.
+    /// Returns the newest title of the highest rank: one that a person gave, else one made for the session, else one of
+    /// its conversation.
     fn newest_title(&self) -> Option<String> {
         let ranked = self.titles.iter().filter_map(|title| match title {
             RecordTitle::Given(text) => Some((2, text)),
             RecordTitle::Made(text) => Some((1, text)),
             RecordTitle::About(leaf, text) => self.known.contains(leaf).then_some((0, text)),
         });
-        // Of equals the last.
+        // Among equal ranks the last wins.
         let best = ranked.max_by_key(|(rank, _)| *rank);
         best.map(|(_, text)| text.clone())
     }
 
-    /// Settles what only the end of the file decides; returns what is left over.
+    /// Decides what only the end of the file shows. Returns the records that are left over, with the reasons.
     pub(super) fn finish(&mut self) -> Vec<(u64, &'static str)> {
         self.title = self.newest_title();
         let mut left = Vec::new();
@@ -188,14 +188,14 @@ impl ClaudeIndex {
             }
             if track.loops.is_empty() {
                 let reason = "no conversation that it belongs to";
-                left.extend(track.lead.drain(..).map(|step| (step.line(), reason)));
+                left.extend(track.preamble.drain(..).map(|step| (step.line(), reason)));
             }
         }
         left.sort_unstable();
         left
     }
 
-    /// Gives back what only the first pass and [`ClaudeIndex::loop_of_record`] need: most of the memory.
+    /// Frees the facts that only the first pass and [`ClaudeIndex::loop_of_record`] need: most of the memory.
     pub(super) fn forget_records(&mut self) {
         self.known = ById::default();
         self.messages = ById::default();
@@ -226,10 +226,10 @@ impl ClaudeIndex {
         known.at().map(|(loop_no, _)| loop_no)
     }
 
-    /// The track for what belongs to no record's own: the main one, unless the file so far is a
+    /// Returns the track of records without a track of their own: the main one, unless the file so far is a
     /// sub-agent's.
-    fn home(&self) -> usize {
-        if self.tracks[0].loops.is_empty() && self.tracks[0].lead.is_empty() {
+    fn default_track(&self) -> usize {
+        if self.tracks[0].loops.is_empty() && self.tracks[0].preamble.is_empty() {
             self.tracks.len() - 1
         } else {
             0
@@ -241,7 +241,7 @@ impl ClaudeIndex {
             return if head.uuid.is_some() || head.sidechain.is_some() {
                 0
             } else {
-                self.home()
+                self.default_track()
             };
         }
         let found = match (&head.agent, self.parent(head)) {
@@ -265,7 +265,7 @@ impl ClaudeIndex {
         })
     }
 
-    /// Takes the first call that gave a sub-agent this prompt and has none yet.
+    /// Removes and returns the first call that gave a sub-agent this prompt and has no sub-agent yet.
     fn take_prompt(&mut self, prompt: u64) -> Option<String> {
         let calls = self.prompts.get_mut(&prompt)?;
         (!calls.is_empty()).then(|| calls.remove(0))
@@ -280,14 +280,14 @@ impl ClaudeIndex {
             (None, _) => ParentRecord::None,
             (_, Some(known)) if known.track() == track => match known.at() {
                 Some((loop_no, turn)) => ParentRecord::At(loop_no, turn),
-                None => ParentRecord::Lead,
+                None => ParentRecord::Preamble,
             },
             _ => ParentRecord::Unknown,
         }
     }
 
-    /// Returns the line that the record was on before, if it was. A record that comes again below
-    /// the summary of a compaction was kept by it: what follows hangs there.
+    /// Returns the line of an earlier copy of the record, if there is one. A record that is repeated below the summary
+    /// of a compaction was kept by it, so later records continue from there.
     fn repeats(&mut self, track: usize, head: &ClaudeRecord) -> Option<u64> {
         let uuid = head.uuid.as_ref()?;
         let earlier = self.known.get(uuid)?;
@@ -314,7 +314,7 @@ impl ClaudeIndex {
     ) {
         if let Some(uuid) = &head.uuid {
             let mut known = KnownRecord {
-                track: small(track),
+                track: to_u32(track),
                 loop_key: NO_LOOP,
                 turn: 0,
                 line: place.line,
@@ -331,7 +331,7 @@ impl ClaudeIndex {
         }
         let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
-        state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Lead);
+        state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Preamble);
         if state.loops.is_empty() {
             self.first_session.clone_from(&head.session);
         }
@@ -342,14 +342,14 @@ impl ClaudeIndex {
                 (Some((loop_no, turn)), ContinuationKind::Default)
             }
             ParentRecord::At(loop_no, turn) => (Some((loop_no, turn)), branch(head)),
-            ParentRecord::Lead => (None, branch(head)),
-            // In a file that has links a prompt without a parent was typed at the very beginning.
-            // So was one of another session, whose records alternate with those of the first.
+            ParentRecord::Preamble => (None, branch(head)),
+            // In a file with links, a prompt without a parent was typed at the very beginning. So was a prompt of
+            // another session whose records alternate with those of the first.
             ParentRecord::None if state.linked || is_of_other_session => (None, branch(head)),
             ParentRecord::None | ParentRecord::Unknown => (state.end(), ContinuationKind::Default),
         };
         let loop_no = state.begin(head, place, parent, kind);
-        let turn = take_speech(&mut state.loops[loop_no], Speech::Prompt);
+        let turn = add_speech(&mut state.loops[loop_no], Speech::Prompt);
         state.push(
             loop_no,
             TrackStep::User {
@@ -362,23 +362,23 @@ impl ClaudeIndex {
         self.know(track, head, place, Some((loop_no, turn)));
     }
 
-    /// Takes a record in the user's name that is no prompt.
+    /// Indexes a record of the user that is not a prompt.
     pub(super) fn added(&mut self, track: usize, head: &ClaudeRecord, place: SourceLocation) {
         if self.tracks[track].loops.is_empty() && head.results.is_empty() {
             let parent = self.place_of_parent(track, head);
             let state = &mut self.tracks[track];
-            state.linked |= matches!(parent, ParentRecord::Lead);
-            state.lead_with(head, place);
+            state.linked |= matches!(parent, ParentRecord::Preamble);
+            state.add_to_preamble(head, place);
             return self.know(track, head, place, None);
         }
         let loop_no = self.loop_for(track, head, place, head.speech.is_some());
         let state = &mut self.tracks[track];
         let info = &mut state.loops[loop_no];
         for id in &head.results {
-            take_result(info, id);
+            add_result(info, id);
         }
         let turn = info.turn;
-        let text_turn = head.speech.map_or(turn, |speech| take_speech(info, speech));
+        let text_turn = head.speech.map_or(turn, |speech| add_speech(info, speech));
         state.push(
             loop_no,
             TrackStep::User {
@@ -419,7 +419,7 @@ impl ClaudeIndex {
         let loop_no = self.loop_for(track, head, place, true);
         let answer = self.answers.len();
         let state = &mut self.tracks[track];
-        let turn = take_answer(&mut state.loops[loop_no], head.model.as_deref());
+        let turn = begin_answer(&mut state.loops[loop_no], head.model.as_deref());
         self.answers.push(AnswerRecords::new(turn));
         state.push(
             loop_no,
@@ -431,7 +431,7 @@ impl ClaudeIndex {
         );
         state.current = Some(loop_no);
         if let Some(id) = id {
-            let numbers = [track, loop_no, answer].map(small);
+            let numbers = [track, loop_no, answer].map(to_u32);
             self.messages.insert(&id, numbers);
         }
         self.extend_answer(track, (loop_no, answer), head, place);
@@ -447,7 +447,7 @@ impl ClaudeIndex {
     ) {
         self.answers[answer].add(head, place);
         let turn = self.answers[answer].turn;
-        take_part(&mut self.tracks[track].loops[loop_no], head, turn);
+        add_part(&mut self.tracks[track].loops[loop_no], head, turn);
         for call in &head.calls {
             let main_loop = (track == 0).then_some(loop_no);
             let name = self.tool(&call.name);
@@ -472,25 +472,25 @@ impl ClaudeIndex {
         name
     }
 
-    /// Returns the loop that a record goes to that is no prompt, and begins it if need be: where
-    /// its parent is, else at the current position.
+    /// Returns the loop of a record that is not a prompt, and begins it if necessary: the loop of its parent, else the
+    /// current one.
     ///
-    /// If it goes on (`goes_on`) from a loop that others already go on from, it is a rewind by
-    /// something else than a prompt, such as a command.
+    /// If the record continues (`continues`) from a loop from which other loops continue already, it is a rewind by
+    /// something other than a prompt, such as a command.
     pub(super) fn loop_for(
         &mut self,
         track: usize,
         head: &ClaudeRecord,
         place: SourceLocation,
-        goes_on: bool,
+        continues: bool,
     ) -> usize {
         let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
-        state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Lead);
+        state.linked |= matches!(parent, ParentRecord::At(..) | ParentRecord::Preamble);
         match (parent, state.current) {
             (_, None) => state.begin(head, place, None, ContinuationKind::Initial),
             (ParentRecord::At(loop_no, turn), Some(current)) if loop_no != current => {
-                if goes_on && state.loops[loop_no].last_child.is_some() {
+                if continues && state.loops[loop_no].last_child.is_some() {
                     let parent = Some((loop_no, turn));
                     state.begin(head, place, parent, branch(head))
                 } else {
@@ -501,14 +501,14 @@ impl ClaudeIndex {
         }
     }
 
-    /// Takes a record that no model sees: it belongs to the current position, while records
-    /// that name it as their parent hang where its own parent does.
+    /// Indexes a record that no model sees. It belongs to the current position; records that name it as their parent
+    /// continue from its own parent.
     pub(super) fn note(&mut self, track: usize, head: &ClaudeRecord, place: SourceLocation) {
         let parent = self.place_of_parent(track, head);
         let state = &mut self.tracks[track];
         let at = match parent {
             ParentRecord::At(loop_no, turn) => Some((loop_no, turn)),
-            ParentRecord::Lead => None,
+            ParentRecord::Preamble => None,
             ParentRecord::None | ParentRecord::Unknown => state.end(),
         };
         state.note(place, head.kind == RecordKind::Microcompact);

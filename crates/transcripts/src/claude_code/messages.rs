@@ -1,4 +1,4 @@
-//! From records to the messages that they stand for.
+//! Translates records to messages.
 
 use loopstore::model::{
     AgentMessage, AssistantMessage, Author, Content, Json, Message, Time, ToolResultMessage,
@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 
 use super::content::{ExtendedFields, content, contents, kept, list, read, stop_reason, usage};
 use super::words::OWN_WORDS;
-use crate::authors::{of_origin, settle};
+use crate::authors::{of_origin, set_author};
 
-/// The key under which a message keeps what its record says besides.
+/// The key under which a message keeps the other fields of its record.
 const SOURCE: &str = "source";
 
-/// The meaning of a record in the user's name.
+/// The content of a record of the user.
 pub(super) struct UserRecord {
     /// One message per tool result.
     pub(super) results: Vec<AgentMessage>,
@@ -22,7 +22,7 @@ pub(super) struct UserRecord {
     pub(super) text: Option<AgentMessage>,
 }
 
-/// Reads a record in the user's name; `tool_name` finds the tool of a call.
+/// Reads a record of the user; `tool_name` finds the tool of a call.
 pub(super) fn user_record<'a>(
     record: ExtendedFields<'_>,
     tool_name: impl Fn(&str) -> Option<&'a str>,
@@ -41,7 +41,7 @@ pub(super) fn user_record<'a>(
             texts.push(content(block));
         }
     }
-    // Only the first message keeps it all; the others say which record they are from.
+    // Only the first message keeps all fields; the others refer to the record.
     let mut uuid = ExtendedFields::default();
     if let Some(name) = source.get("uuid") {
         uuid.push("uuid", name);
@@ -57,7 +57,7 @@ pub(super) fn user_record<'a>(
         with_source(Message::ToolResult(result), own)
     };
     let results: Vec<AgentMessage> = results.into_iter().map(with_rest).collect();
-    // Text beside a result is not a person's.
+    // A text next to a result is not by a person.
     let author = author.or((!results.is_empty()).then_some(Author::Harness));
     let text = (!texts.is_empty()).then(|| {
         let message = UserMessage {
@@ -66,13 +66,13 @@ pub(super) fn user_record<'a>(
             author,
         };
         let mut message = with_source(Message::User(message), next_source());
-        settle(&mut message, is_sidechain);
+        set_author(&mut message, is_sidechain);
         message
     });
     UserRecord { results, text }
 }
 
-/// Returns whose words a record says that its text is, if it does.
+/// Returns the author that a record names, if any.
 fn author(record: &ExtendedFields<'_>) -> Option<Author> {
     let queued = record.get("attachment").map(ExtendedFields::of);
     let of_queued = queued.filter(|_| record.get("message").is_none());
@@ -82,7 +82,7 @@ fn author(record: &ExtendedFields<'_>) -> Option<Author> {
         .any(|key| record.is_true(key));
     let origin = record.get("origin").map(ExtendedFields::of);
     let origin = origin.and_then(|origin| origin.text("kind"));
-    // A queued command says how it came.
+    // A queued command records its origin.
     let mode = record.text("commandMode").filter(|mode| mode != "prompt");
     match (is_made, origin.or(mode)) {
         (true, _) => Some(Author::Harness),
@@ -99,7 +99,7 @@ fn with_source(message: Message, source: ExtendedFields<'_>) -> AgentMessage {
     message
 }
 
-/// Parts a user's record into its blocks and everything else.
+/// Splits a record of the user into its blocks and its other fields.
 fn open(mut record: ExtendedFields<'_>) -> (Vec<&RawValue>, ExtendedFields<'_>) {
     let queued = record.get("attachment").map(ExtendedFields::of);
     let mut content = None;
@@ -147,14 +147,14 @@ fn tool_result<'a, 'b>(
     (result, block)
 }
 
-/// The refusal of a call, as a record states it beside the result.
+/// The mark of a refused call next to its result.
 #[derive(Clone, Copy)]
 enum RefusalMark {
-    /// True if there was a refusal.
+    /// The call was refused.
     Given,
-    /// Nothing; and the output of a command comes after its exit code.
+    /// There is no mark, and the version writes the exit code before the output of a command.
     Absent,
-    /// Nothing; and what a command says stands alone.
+    /// There is no mark, and the version writes the output of a command without an exit code.
     AbsentInOld,
 }
 
@@ -169,16 +169,16 @@ impl RefusalMark {
     }
 }
 
-/// True if a result is what a person said when refusing a call. The harness says so in words; where a tool
-/// could give the same words, as all of its own are passed on, they need a mark beside them.
+/// True if a result is the text of a person who refused the call. The harness frames it with fixed words. A tool whose
+/// output is passed on unchanged could produce the same words, so its results need the mark too.
 fn is_refusal(result: &ToolResultMessage, mark: RefusalMark) -> bool {
     let tool = &*result.tool_name;
-    let is_told = match mark {
+    let is_marked = match mark {
         RefusalMark::Given => true,
         RefusalMark::Absent => tool == "Bash" || OWN_WORDS.contains(&tool),
         RefusalMark::AbsentInOld => OWN_WORDS.contains(&tool),
     };
-    is_told
+    is_marked
         && result.is_error
         && texts_of(&result.content).any(|text| refusal_words(text).is_some())
 }
@@ -190,7 +190,7 @@ fn texts_of(content: &[Content]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Joins the records of one answer.
+/// Joins the records of one answer to a message.
 pub(super) fn answer(records: Vec<ExtendedFields<'_>>) -> AgentMessage {
     let bodies: Vec<ExtendedFields<'_>> = records.iter().map(body).collect();
     let last = |key: &str| {
@@ -258,14 +258,14 @@ fn text_of(content: &[Content]) -> String {
     texts.join("\n")
 }
 
-/// The fields that the joined message has already.
+/// The fields that the joined message has so far.
 struct JoinedSoFar<'a> {
     usage: Option<Json>,
     message: &'a AssistantMessage,
 }
 
 impl JoinedSoFar<'_> {
-    /// Returns what a record says besides.
+    /// Returns the other fields of a record.
     fn rest(&self, mut record: ExtendedFields<'_>, mut body: ExtendedFields<'_>) -> Json {
         record.remove("message");
         record.remove("type");

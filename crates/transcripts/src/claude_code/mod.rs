@@ -1,9 +1,9 @@
-//! Claude Code: one JSON record a line, linked to a tree by `uuid` and `parentUuid`.
+//! Claude Code: one JSON record per line, linked to a tree by `uuid` and `parentUuid`.
 //!
-//! Two passes, so that no more than one message is held in memory: the first keeps where each
-//! record stands and what it is to the tree ([`index`]), the second reads the records again and
-//! emits them ([`emit`]). A human prompt begins a loop; an answer is joined from the records
-//! that share its `message.id`; sub-agents are sessions of their own.
+//! The transcript is read in two passes, so that only one message is in memory at a time: the first indexes the
+//! position of each record in the file and the tree ([`index`]), the second reads the records again and emits them
+//! ([`emit`]). A prompt of a person begins a loop; the records with the same `message.id` are joined to one answer;
+//! sub-agents are sessions of their own.
 
 mod appended;
 mod by_id;
@@ -78,7 +78,7 @@ impl Importer for ClaudeCode {
     }
 }
 
-/// True if a line (maybe cut) can only be Claude Code's.
+/// True if a line, which may be truncated, can only be Claude Code's.
 fn looks_like_a_record(line: &str) -> bool {
     let has = |key: &str| line.contains(key);
     line.trim_start()
@@ -90,7 +90,7 @@ fn looks_like_a_record(line: &str) -> bool {
             || (has("\"queue-operation\"") && has("\"sessionId\"")))
 }
 
-/// Makes the first pass.
+/// Runs the first pass.
 fn read_index(
     path: &Path,
     reader: &mut dyn ReadSeek,
@@ -114,14 +114,15 @@ fn read_index(
     Ok(index)
 }
 
-/// Takes what is no record on a line of its own.
+/// Indexes a line or part of a line that is not a record.
 fn take(index: &mut ClaudeIndex, place: SourceLocation, found: LinePart<'_>) -> Result<(), String> {
     let (bytes_known, reason) = match found {
         LinePart::Value(text) => match record::read_head(text) {
             Ok(head) => return index.record(head, place),
             Err(reason) => (true, reason),
         },
-        // The writer may not be done with the last line: kept now, it would come again whole.
+        // The writer may not have finished the last line: if it were kept now, the next import would add it again,
+        // whole.
         LinePart::Unreadable { bytes, reason, cut } => (!bytes.is_empty() && !cut, reason),
     };
     if bytes_known {
@@ -136,7 +137,7 @@ fn stem(path: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Returns the id of the file's session (for a sub-agent's file, of its parent).
+/// Returns the id of the session of the file; for the file of a sub-agent, that of its parent.
 fn main_session(path: &Path, index: &ClaudeIndex) -> SessionId {
     let named = index
         .session
@@ -147,7 +148,7 @@ fn main_session(path: &Path, index: &ClaudeIndex) -> SessionId {
         .unwrap_or_else(SessionId::generate)
 }
 
-/// Returns the id of a track's session.
+/// Returns the id of the session of a track.
 fn session_id(path: &Path, index: &ClaudeIndex, track: &Track) -> SessionId {
     let main = main_session(path, index);
     let name = match (&track.agent, &track.root) {
@@ -182,7 +183,7 @@ fn session_head(
     }
 }
 
-/// Returns what the main session's loops started within the file.
+/// Returns the references from the loops of the main session to the sub-agents in the file.
 fn children(
     path: &Path,
     index: &ClaudeIndex,

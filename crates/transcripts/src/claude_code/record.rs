@@ -1,6 +1,6 @@
-//! The facts of a record that the first pass needs, read without keeping its body.
+//! The fields of a record that the first pass needs, read without its body.
 //!
-//! Every field is read for itself, so that one of an unexpected shape does not cost the record.
+//! Each field is read separately, so that a field of an unexpected type does not make the whole record unreadable.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -9,38 +9,38 @@ use serde::Deserialize;
 use super::shapes::{ContentBlock, MessageBody, Metadata, RawField, RecordFields};
 use super::words::{INTERRUPT, MARKERS};
 
-/// The meaning of a record for the tree.
+/// The role of a record in the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RecordKind {
-    /// Something said in the user's name, tool results included.
+    /// A message of the user, including tool results.
     User,
     /// A block of an answer.
     Assistant,
     /// The summary that replaces everything before it.
     Summary,
-    /// The place of a compaction.
+    /// The point of a compaction.
     Boundary,
-    /// The place at which tool results were emptied.
+    /// The point at which tool results were cleared.
     Microcompact,
-    /// Nothing that a model sees.
+    /// A record that no model sees.
     #[default]
     Extension,
 }
 
-/// The kind of a text in the user's name.
+/// The kind of a text of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speech {
     /// A person's prompt.
     Prompt,
-    /// A text that the program adds and that wants an answer.
+    /// A text that the program adds and that needs an answer.
     Added,
-    /// A command, its output or another text that wants no answer.
+    /// A command, its output or another text that needs no answer.
     Marker,
-    /// The person stopped the agent.
+    /// The interruption of the agent by the person.
     Interrupt,
 }
 
-/// A tool call as the tree needs it.
+/// The facts of a tool call that the tree needs.
 #[derive(Debug)]
 pub(super) struct TreeCall {
     pub(super) id: String,
@@ -49,18 +49,18 @@ pub(super) struct TreeCall {
     pub(super) prompt: Option<u64>,
 }
 
-/// A title that a record gives the session.
+/// A title for the session.
 #[derive(Clone, Debug)]
 pub(super) enum RecordTitle {
-    /// A person gave it.
+    /// A title by a person.
     Given(String),
-    /// A model made it.
+    /// A title by a model.
     Made(String),
-    /// A model made it for the conversation that ends with this record, maybe one of another file.
+    /// A title by a model for the conversation that ends with this record, which may be in another file.
     About(String, String),
 }
 
-/// One record at a record.
+/// The facts of one record.
 #[derive(Debug, Default)]
 pub(super) struct ClaudeRecord {
     pub(super) kind: RecordKind,
@@ -70,38 +70,38 @@ pub(super) struct ClaudeRecord {
     pub(super) session: Option<String>,
     pub(super) agent: Option<String>,
     pub(super) time: Option<String>,
-    /// `None` if the record does not say.
+    /// `None` if the record has no such field.
     pub(super) sidechain: Option<bool>,
     pub(super) message_id: Option<String>,
     pub(super) model: Option<String>,
-    /// Digest of the content; a string and the one text block that says the same are equal.
+    /// Digest of the content; a string and a single text block with the same text have the same digest.
     pub(super) digest: u64,
     pub(super) calls: Vec<TreeCall>,
-    /// Ids of the calls whose results the record holds.
+    /// Ids of the calls whose results the record contains.
     pub(super) results: Vec<String>,
     pub(super) speech: Option<Speech>,
     /// Digest of the text, if the content is one text.
     pub(super) text: Option<u64>,
     pub(super) project: Option<String>,
     pub(super) title: Option<RecordTitle>,
-    /// A sub-agent and, where said, the call that started it.
+    /// The id of a sub-agent and, if known, the call that started it.
     pub(super) spawned: Option<(String, Option<String>)>,
-    pub(super) preserved: Preserved,
+    pub(super) preserved: KeptMessages,
 }
 
-/// The messages that a compaction kept whole.
+/// The messages that a compaction kept.
 #[derive(Debug, Default)]
-pub(super) struct Preserved {
-    /// Its records; the first that is known begins the segment.
+pub(super) struct KeptMessages {
+    /// The kept records; the first known one begins the segment.
     pub(super) uuids: Vec<String>,
-    /// Its last record.
+    /// The last kept record.
     pub(super) tail: Option<String>,
 }
 
-/// Reads what the tree needs of the record `json`.
+/// Reads the fields of the record `json` that the tree needs.
 ///
 /// # Errors
-/// If `json` is no object, or names one field twice.
+/// If `json` is not an object, or repeats a field.
 pub(super) fn read_head(json: &str) -> Result<ClaudeRecord, String> {
     if !json.starts_with('{') {
         return Err("not a JSON object".into());
@@ -204,7 +204,7 @@ impl ClaudeRecord {
         }
     }
 
-    /// A prompt that was typed while the agent was at work, and given to it in mid-run.
+    /// Handles a prompt that was typed while the agent was running, and passed to it during the run.
     fn attachment(&mut self, head: &RecordFields<'_>) {
         #[derive(Deserialize)]
         struct Queued<'a> {
@@ -225,7 +225,7 @@ impl ClaudeRecord {
         }
     }
 
-    /// Reads the blocks; `false` if there are none.
+    /// Reads the blocks. Returns false if there are none.
     fn content(&mut self, content: RawField<'_>) -> bool {
         let mut hasher = DefaultHasher::new();
         let (mut texts, mut others, mut plain) = (Vec::new(), 0, None);
@@ -273,7 +273,7 @@ fn hash_text(hasher: &mut DefaultHasher, text: &str) {
     text.hash(hasher);
 }
 
-/// Digests a text to find it again within one import.
+/// Returns a digest by which a text is found again within one import.
 pub(super) fn digest_text(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -313,7 +313,7 @@ fn speech(texts: &[String], others: usize) -> Option<Speech> {
     })
 }
 
-fn preserved(metadata: Metadata<'_>) -> Preserved {
+fn preserved(metadata: Metadata<'_>) -> KeptMessages {
     #[derive(Deserialize)]
     struct Messages<'a> {
         #[serde(borrow, default)]
@@ -328,5 +328,5 @@ fn preserved(metadata: Metadata<'_>) -> Preserved {
         .into_iter()
         .chain(listed)
         .collect();
-    Preserved { uuids, tail }
+    KeptMessages { uuids, tail }
 }

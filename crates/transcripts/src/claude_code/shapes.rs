@@ -1,4 +1,4 @@
-//! The shapes of records, with every field left unread until it is asked for.
+//! The structs by which records are parsed; every field is left unparsed until it is needed.
 
 use std::borrow::Cow;
 
@@ -95,7 +95,7 @@ pub(super) struct Metadata<'a> {
     pub(super) preserved_messages: RawField<'a>,
 }
 
-/// A value not yet looked into; an absent one reads as none.
+/// A value that is not parsed yet; an absent value reads as `None`.
 #[derive(Clone, Copy, Default, Deserialize)]
 pub(super) struct RawField<'a>(#[serde(borrow)] Option<&'a RawValue>);
 
@@ -105,8 +105,8 @@ impl<'a> RawField<'a> {
         serde_json::from_str(self.0?.get()).ok()
     }
 
-    /// Reads a list; `None` if it is none. A text is not even tried: why it is no list would be told
-    /// with all of it.
+    /// Reads a list; `None` if the value is not a list. A string is not parsed at all: the error would contain all of
+    /// it.
     pub(super) fn list(self) -> Option<Vec<Self>> {
         self.read_if('[')
     }
@@ -126,7 +126,7 @@ impl<'a> RawField<'a> {
         self.read() == Some(true)
     }
 
-    /// True if the field is there and not `null`.
+    /// True if the field is present and not `null`.
     pub(super) fn is_set(self) -> bool {
         self.0.is_some()
     }
@@ -142,7 +142,7 @@ impl<'a> RawField<'a> {
         fields.remove(name)?.text()
     }
 
-    /// Returns the JSON as it is written.
+    /// Returns the JSON as it is in the record.
     pub(super) fn json(self) -> Option<&'a str> {
         self.0.map(RawValue::get)
     }

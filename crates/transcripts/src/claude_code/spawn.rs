@@ -1,8 +1,8 @@
-//! The calls that started sub-agents.
+//! Finds the calls that started sub-agents.
 //!
-//! One recorded within its parent's file is found there, by the id that the call's result names
-//! or by its first prompt. One with a file of its own is looked for in its parent's file beside
-//! it; without that file only the parent session is known.
+//! The call of a sub-agent that is recorded in its parent's file is found by the id in the call's result or by its
+//! first prompt. For a sub-agent with a file of its own, the parent's file next to it is read; without that file only
+//! the parent session is known.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -15,15 +15,15 @@ use super::track::Track;
 use super::words::COMPACTING;
 use super::{main_session, read_index};
 
-/// Returns for each track where it was started; `None` for the main one.
+/// Returns for each track the reference to its start; `None` for the main track.
 pub(super) fn parents(path: &Path, index: &ClaudeIndex) -> Vec<Option<ParentSpawnRef>> {
     let alone = index.tracks[0].loops.is_empty();
-    let beside = if alone {
+    let parent_file = if alone {
         parent_index(path, index)
     } else {
         None
     };
-    let main = beside.as_ref().unwrap_or(index);
+    let main = parent_file.as_ref().unwrap_or(index);
     let of_track = |track| parent(path, index, main, track);
     std::iter::once(None)
         .chain(
@@ -53,8 +53,8 @@ fn parent(path: &Path, index: &ClaudeIndex, main: &ClaudeIndex, track: &Track) -
     }
 }
 
-/// Reads the parent's file, if it is there: `<session>.jsonl` beside this file or, for one in
-/// `<session>/subagents`, beside that folder.
+/// Reads the parent's file, if it exists: `<session>.jsonl` in the folder of this file or, for a file in
+/// `<session>/subagents`, next to the folder `<session>`.
 fn parent_index(path: &Path, index: &ClaudeIndex) -> Option<ClaudeIndex> {
     let session = index.session.as_deref()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');

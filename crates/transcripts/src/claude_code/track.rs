@@ -1,4 +1,4 @@
-//! What the first pass notes of one session: its loops and the steps that the second pass takes.
+//! The index of one session: its loops, and the steps of the second pass.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use crate::MAX_RECORD_BYTES;
 use crate::lines::SourceLocation;
 use crate::transcript::{LoopBuilder, LoopTurn, NewLoop, TranscriptLoops};
 
-/// One thing to emit, in the order of the file.
+/// A step of the second pass, in the order of the file.
 #[derive(Clone, Debug)]
 pub(super) enum TrackStep {
-    /// A record in the user's name; its results belong to `turn`, its texts to `text_turn`.
+    /// A record of the user; its results belong to `turn`, its texts to `text_turn`.
     User {
         loop_no: usize,
         turn: u32,
         text_turn: u32,
         place: SourceLocation,
     },
-    /// An answer of the model, at the place of its first record.
+    /// An answer of the model, at the position of its first record.
     Answer {
         loop_no: usize,
         turn: u32,
@@ -36,7 +36,7 @@ pub(super) enum TrackStep {
         loop_no: usize,
         found: Box<SummaryStep>,
     },
-    /// A compaction that emptied tool results.
+    /// A compaction that cleared tool results.
     Cleared {
         loop_no: usize,
         place: SourceLocation,
@@ -55,7 +55,7 @@ impl TrackStep {
         }
     }
 
-    /// The line of its record.
+    /// Returns the line of the record.
     pub(super) fn line(&self) -> u64 {
         match self {
             Self::User { place, .. }
@@ -67,7 +67,7 @@ impl TrackStep {
     }
 }
 
-/// The locations of a compaction and its summary. Rare, and kept apart so that a step is small.
+/// The locations of a compaction and its summary. They are rare, and boxed so that a step is small.
 #[derive(Clone, Debug)]
 pub(super) struct SummaryStep {
     pub(super) boundary: Option<SourceLocation>,
@@ -75,20 +75,20 @@ pub(super) struct SummaryStep {
     pub(super) first_kept: Option<LoopTurn>,
 }
 
-/// The records that one answer is joined from. Most have one.
+/// The records that are joined to one answer; mostly one.
 #[derive(Debug)]
 pub(super) struct AnswerRecords {
     pub(super) turn: u32,
     first: Option<(SourceLocation, AnswerPart)>,
-    more: Option<Box<More>>,
+    more: Option<Box<FurtherRecords>>,
 }
 
 /// The records of an answer after the first.
 #[derive(Debug, Default)]
-struct More {
+struct FurtherRecords {
     places: Vec<SourceLocation>,
     bytes: usize,
-    /// The first record of each content that differs from that of the very first.
+    /// The first record of each content that differs from the content of the first record.
     parts: HashMap<u64, AnswerPart>,
 }
 
@@ -96,7 +96,7 @@ struct More {
 #[derive(Clone, Copy, Debug)]
 struct AnswerPart {
     content: u64,
-    /// The digest of its parent's id.
+    /// The digest of the parent's id.
     parent: Option<u64>,
     line: u64,
 }
@@ -110,14 +110,14 @@ impl AnswerRecords {
         }
     }
 
-    /// Returns the place of the records, in order.
+    /// Returns the locations of the records, in order.
     pub(super) fn places(&self) -> impl Iterator<Item = SourceLocation> {
         let more = self.more.iter().flat_map(|more| more.places.iter());
         let first = self.first.iter().map(|(place, _)| place);
         first.chain(more).copied()
     }
 
-    /// True if one more record can be joined: the answer is read as one.
+    /// True if one more record can be joined within the limit, since an answer is read as a whole.
     pub(super) fn takes(&self, place: SourceLocation) -> bool {
         let first = self.first.map_or(0, |(first, _)| first.len);
         let more = self.more.as_ref().map_or(0, |more| more.bytes);
@@ -142,8 +142,8 @@ impl AnswerRecords {
         }
     }
 
-    /// Returns the line of the record that says the same in the same place. (Blocks of one answer
-    /// hang one on the other; one that was recorded twice hangs where it did, or nowhere.)
+    /// Returns the line of an earlier record with the same content in the same position. (Each block of an answer has
+    /// the block before it as its parent; a block that was recorded twice has the same parent or none.)
     pub(super) fn repeats(&self, head: &ClaudeRecord) -> Option<u64> {
         let first = self.first.as_ref().map(|(_, part)| part);
         let first = first.filter(|part| part.content == head.digest);
@@ -165,7 +165,7 @@ pub(super) struct Boundary {
     pub(super) first_kept: Option<LoopTurn>,
 }
 
-/// Names a loop after the record that begins it.
+/// Returns the name of a loop, after the record that begins it.
 pub(super) fn loop_name(head: &ClaudeRecord, place: SourceLocation) -> String {
     match &head.uuid {
         Some(uuid) if uuid.len() <= 256 => uuid.clone(),
@@ -173,13 +173,13 @@ pub(super) fn loop_name(head: &ClaudeRecord, place: SourceLocation) -> String {
     }
 }
 
-/// Takes a text in the user's name and returns its turn.
-pub(super) fn take_speech(of: &mut LoopBuilder, speech: Speech) -> u32 {
+/// Adds a text of the user, and returns its turn.
+pub(super) fn add_speech(of: &mut LoopBuilder, speech: Speech) -> u32 {
     let last_turn = of.last_turn;
     let wants_answer = matches!(speech, Speech::Prompt | Speech::Added);
     let turn = of.input(wants_answer);
     if !wants_answer {
-        // A prompt after a command goes on from what was said before the command.
+        // A prompt after a command continues from the messages before the command.
         of.last_turn = last_turn;
     }
     if speech == Speech::Interrupt {
@@ -189,8 +189,8 @@ pub(super) fn take_speech(of: &mut LoopBuilder, speech: Speech) -> u32 {
     turn
 }
 
-/// Takes an answer that begins, and returns its turn.
-pub(super) fn take_answer(of: &mut LoopBuilder, model: Option<&str>) -> u32 {
+/// Begins an answer, and returns its turn.
+pub(super) fn begin_answer(of: &mut LoopBuilder, model: Option<&str>) -> u32 {
     let turn = of.answer();
     if model != Some(SYNTHETIC) {
         of.answered_by(model, Some("anthropic"));
@@ -198,8 +198,8 @@ pub(super) fn take_answer(of: &mut LoopBuilder, model: Option<&str>) -> u32 {
     turn
 }
 
-/// Takes one more record of the answer of `turn`.
-pub(super) fn take_part(of: &mut LoopBuilder, head: &ClaudeRecord, turn: u32) {
+/// Adds a record to the answer of `turn`.
+pub(super) fn add_part(of: &mut LoopBuilder, head: &ClaudeRecord, turn: u32) {
     if turn == of.turn {
         of.waiting = false;
         for call in &head.calls {
@@ -209,8 +209,8 @@ pub(super) fn take_part(of: &mut LoopBuilder, head: &ClaudeRecord, turn: u32) {
     end_at(of, head.time.as_deref());
 }
 
-/// Takes the result of a call.
-pub(super) fn take_result(of: &mut LoopBuilder, call: &str) {
+/// Adds the result of a call.
+pub(super) fn add_result(of: &mut LoopBuilder, call: &str) {
     of.result(call);
     of.waiting = true;
 }
@@ -224,7 +224,7 @@ fn end_at(of: &mut LoopBuilder, time: Option<&str>) {
 /// One session within the file.
 #[derive(Debug, Default)]
 pub(super) struct Track {
-    /// The sub-agent's id, if records give one.
+    /// The id of the sub-agent, if records contain one.
     pub(super) agent: Option<String>,
     /// The first record of a sub-agent's track.
     pub(super) root: Option<String>,
@@ -233,12 +233,12 @@ pub(super) struct Track {
     /// The call that started the sub-agent, found by its prompt.
     pub(super) spawned_by: Option<String>,
     pub(super) loops: TranscriptLoops,
-    /// The number of steps taken at the last step of each loop.
+    /// The number of steps after the last step of each loop.
     ends: Vec<usize>,
     pub(super) steps: Vec<TrackStep>,
     /// The steps before the first loop.
-    pub(super) lead: Vec<TrackStep>,
-    lead_loop: Option<String>,
+    pub(super) preamble: Vec<TrackStep>,
+    preamble_loop: Option<String>,
     /// The loop of the current position.
     pub(super) current: Option<usize>,
     /// True if any record so far was linked to its parent.
@@ -249,7 +249,7 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// The track of a sub-agent that begins with this record.
+    /// Returns the track of a sub-agent that begins with this record.
     pub(super) fn of_agent(
         head: &ClaudeRecord,
         place: SourceLocation,
@@ -265,7 +265,7 @@ impl Track {
         }
     }
 
-    /// Begins a loop with a record and makes it the current one.
+    /// Begins a loop with a record, and makes it the current one.
     pub(super) fn begin(
         &mut self,
         record: &ClaudeRecord,
@@ -274,10 +274,10 @@ impl Track {
         kind: ContinuationKind,
     ) -> usize {
         let is_prompt = record.speech == Some(Speech::Prompt);
-        let lead = self.lead_loop.clone();
-        let lead = lead.filter(|_| self.loops.is_empty() && !is_prompt);
+        let preamble = self.preamble_loop.clone();
+        let preamble = preamble.filter(|_| self.loops.is_empty() && !is_prompt);
         let loop_no = self.loops.begin(NewLoop {
-            name: lead.unwrap_or_else(|| loop_name(record, location)),
+            name: preamble.unwrap_or_else(|| loop_name(record, location)),
             parent,
             kind,
             started: record.time.as_deref().map(Time::from_text),
@@ -287,7 +287,7 @@ impl Track {
         self.ends.push(0);
         self.current = Some(loop_no);
         if loop_no == 0 {
-            for step in std::mem::take(&mut self.lead) {
+            for step in std::mem::take(&mut self.preamble) {
                 self.push(0, step);
             }
         }
@@ -299,8 +299,8 @@ impl Track {
         self.ends[loop_no] == taken
     }
 
-    /// Takes the time of a record.
-    pub(super) fn saw(&mut self, time: Option<&str>) {
+    /// Updates the time of the last record.
+    pub(super) fn update_time(&mut self, time: Option<&str>) {
         if let Some(time) = time {
             self.started.get_or_insert_with(|| time.to_owned());
             self.ended = Some(time.to_owned());
@@ -314,7 +314,7 @@ impl Track {
         end_at(&mut self.loops[loop_no], self.ended.as_deref());
     }
 
-    /// The current position: its loop and the last real turn of that.
+    /// Returns the current position: the loop and its last real turn.
     pub(super) fn end(&self) -> Option<LoopTurn> {
         let loop_no = self.current?;
         Some((loop_no, self.loops[loop_no].turn))
@@ -323,7 +323,9 @@ impl Track {
     /// Adds a record that no model sees.
     pub(super) fn note(&mut self, place: SourceLocation, cleared: bool) {
         let Some(loop_no) = self.current else {
-            return self.lead.push(TrackStep::Extension { loop_no: 0, place });
+            return self
+                .preamble
+                .push(TrackStep::Extension { loop_no: 0, place });
         };
         let step = if cleared {
             TrackStep::Cleared { loop_no, place }
@@ -333,10 +335,11 @@ impl Track {
         self.push(loop_no, step);
     }
 
-    /// Keeps a text in the user's name for the first loop.
-    pub(super) fn lead_with(&mut self, head: &ClaudeRecord, place: SourceLocation) {
-        self.lead_loop.get_or_insert_with(|| loop_name(head, place));
-        self.lead.push(TrackStep::User {
+    /// Holds a text of the user for the first loop.
+    pub(super) fn add_to_preamble(&mut self, head: &ClaudeRecord, place: SourceLocation) {
+        self.preamble_loop
+            .get_or_insert_with(|| loop_name(head, place));
+        self.preamble.push(TrackStep::User {
             loop_no: 0,
             turn: 0,
             text_turn: 0,
@@ -344,8 +347,8 @@ impl Track {
         });
     }
 
-    /// Keeps a compaction's record that no summary followed as a note.
-    pub(super) fn give_up_boundary(&mut self) {
+    /// Keeps a compaction record without a summary as an extension.
+    pub(super) fn drop_boundary(&mut self) {
         if let Some(boundary) = self.boundary.take() {
             self.push(
                 boundary.loop_no,

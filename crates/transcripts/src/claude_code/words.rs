@@ -1,7 +1,7 @@
 //! The texts that Claude Code itself writes into messages, by which its versions are read. A new version of Claude Code
 //! is an edit here.
 
-/// Tools whose errors are the harness's own words.
+/// Tools whose errors are texts of the harness.
 pub(super) const OWN_WORDS: [&str; 15] = [
     "AskUserQuestion",
     "Edit",
@@ -19,13 +19,13 @@ pub(super) const OWN_WORDS: [&str; 15] = [
     "Write",
     "exit_plan_mode",
 ];
-/// The text that Claude Code shows in place of a result that a microcompaction emptied.
+/// The text that Claude Code shows in place of a result that a microcompaction cleared.
 pub(super) const CLEARED: &str = "[Old tool result content cleared]";
-/// The agents that write a compaction's summary; no call starts them.
+/// The prefix of the agents that write the summary of a compaction; no call starts them.
 pub(super) const COMPACTING: &str = "acompact";
-/// The model of answers that Claude Code made up itself.
+/// The model of answers that Claude Code generated itself.
 pub(super) const SYNTHETIC: &str = "<synthetic>";
-/// Texts that Claude Code writes in the user's name and that are no prompts.
+/// Texts of Claude Code in user messages that are not prompts.
 pub(super) const MARKERS: [&str; 14] = [
     "<command-name>",
     "<command-message>",

@@ -1,4 +1,4 @@
-//! The condensed or hidden messages of a task, as compactions.
+//! Translates the condensed or hidden messages of a task to compactions.
 
 use loopstore::model::{AgentMessage, Content, Json, Time};
 
@@ -11,23 +11,23 @@ use crate::fields::Fields;
 use crate::values::user;
 use crate::{FoundEffect, ImportError};
 
-/// The number of messages that Roo kept after a summary while the summary came before them.
+/// The number of messages that Roo kept in versions in which the summary came before them.
 const KEPT_BEHIND: usize = 3;
 
-/// A summary of Roo's, or the mark of a window that moved on, until the messages stand that were there when it was
-/// made: those behind it are older than it.
+/// A summary of Roo Code, or the mark of a truncated window. It waits until all messages that existed when it was made
+/// were emitted: the messages after it in the file may be older.
 pub(super) struct CondensedMessage {
     message: AgentMessage,
     record: Json,
     /// The number of the first message that is kept.
     kept: usize,
-    /// The number of the message, or the time, before which it happened.
+    /// The number of the message, or the time, before which the compaction happened.
     before: Result<usize, i64>,
 }
 
 impl TaskEmitter<'_> {
-    /// Takes a summary of Roo's. One in the user's name stands for all before it; before 2026 it stood before the
-    /// last messages, which were kept.
+    /// Handles a summary of Roo Code. A summary in a user message replaces everything before it; before 2026 summaries
+    /// came before the last messages, which were kept.
     pub(super) fn summary(
         &mut self,
         head: &TaskRecord,
@@ -53,7 +53,7 @@ impl TaskEmitter<'_> {
         Ok(self.compaction(effect, record))
     }
 
-    /// Takes the mark of a window that moved on.
+    /// Handles the mark of a truncated window.
     pub(super) fn marker(
         &mut self,
         head: &TaskRecord,
@@ -62,7 +62,7 @@ impl TaskEmitter<'_> {
         let id = fields.text("truncationId").unwrap_or_default();
         let mut known = self.files.truncations.iter();
         let Some((_, at)) = known.find(|(known, _)| *known == id) else {
-            // No record has the time at which it was made.
+            // The time of the truncation is not recorded.
             return Ok(self.keep(head, "truncation"));
         };
         self.held.push(CondensedMessage {
@@ -110,12 +110,12 @@ impl TaskEmitter<'_> {
             messages,
             first_kept: None,
         };
-        // Its loop goes on: another state of the session no longer contains this compaction.
+        // The loop continues: another state of the session does not contain this compaction any more.
         self.transcript.compaction(self.tool, effect, hidden.record)
     }
 
-    /// Emits a compaction that keeps the first message, and all from one on: from the beginning of its turn, as
-    /// no result stands without its call.
+    /// Emits a compaction that keeps the first message and all messages from another one on. The kept messages begin
+    /// with a whole turn, since no result may be without its call.
     fn keep_from(
         &mut self,
         kept: usize,
@@ -144,7 +144,7 @@ impl TaskEmitter<'_> {
             self.transcript.compaction(self.tool, effect, record)?;
             return self.transcript.end_loop();
         }
-        // Nothing is known of what it stands for.
+        // The range that the summary replaces is unknown.
         if let FoundEffect::Summary { messages, .. } = effect {
             for message in messages {
                 let raw = record.as_str().as_bytes();
@@ -154,14 +154,14 @@ impl TaskEmitter<'_> {
         Ok(())
     }
 
-    /// Emits those that happened behind the last message.
+    /// Emits the compactions that happened after the last message.
     pub(super) fn last_compactions(&mut self) -> Result<(), ImportError> {
         for held in std::mem::take(&mut self.held) {
             self.keep_from(held.kept, Some(held.message), held.record)?;
         }
         let count = self.places.len();
         for hidden in std::mem::take(&mut self.files.hidden) {
-            // One that is further on waits for a file that has grown.
+            // A compaction further on waits until the file has grown.
             if hidden.before <= count || hidden.kept < count {
                 self.hide(hidden)?;
             }
@@ -170,7 +170,7 @@ impl TaskEmitter<'_> {
     }
 }
 
-/// Reads a message of the program's as it is.
+/// Reads a message of the harness unchanged.
 fn whole(fields: &Fields<'_>) -> Result<AgentMessage, String> {
     let content = answer(fields.get("content"), "summary")?;
     let is_text = |block: &Content| matches!(block, Content::Text(_) | Content::Image(_));

@@ -1,4 +1,4 @@
-//! From blocks to content: texts, images, thinking, calls and what tools gave back.
+//! Translates blocks to content: texts, images, thinking, calls and results of tools.
 
 use loopstore::model::{Content, ToolResultMessage};
 use serde_json::value::RawValue;
@@ -63,7 +63,7 @@ fn block(kind: &str, fields: &Fields<'_>, raw: &RawValue) -> Result<Option<Conte
                 .text("text")
                 .map(|text| Content::thinking(text, None)));
         }
-        // It stays in the record.
+        // The signature is kept with the record.
         "thoughtSignature" => return Ok(None),
         "file" => {
             let path = fields.text("path").unwrap_or_default();
@@ -82,7 +82,7 @@ fn block(kind: &str, fields: &Fields<'_>, raw: &RawValue) -> Result<Option<Conte
     }))
 }
 
-/// Reads an image, in Anthropic's form or that of the newer sessions.
+/// Reads an image in Anthropic's form or in the form of newer sessions.
 fn image(fields: &Fields<'_>) -> Option<Content> {
     let source = fields.object("source");
     match (source.text("data"), source.text("media_type")) {
@@ -94,8 +94,8 @@ fn image(fields: &Fields<'_>) -> Option<Content> {
     }
 }
 
-/// Reads what a model said. Where no call stands by itself, those in its text are taken out; their ids are made
-/// of `name`.
+/// Reads the content of an answer. If the answer has no call blocks, the calls in its text are parsed; their ids begin
+/// with `name`.
 ///
 /// # Errors
 /// If a part cannot be read; the error names it.
@@ -121,7 +121,7 @@ pub(super) fn answer(content: Option<&RawValue>, name: &str) -> Result<Vec<Conte
     Ok(found)
 }
 
-/// Reads what a tool gave back.
+/// Reads the result of a tool.
 pub(super) fn result(fields: &Fields<'_>) -> Result<ToolResultMessage, String> {
     let mut content = Vec::new();
     for block in blocks(fields.get("content")).unwrap_or_default() {
@@ -152,7 +152,7 @@ pub(super) fn is_failure(content: &[Content]) -> bool {
     // Roo reports it in JSON.
     let status = Fields::parse(text)
         .ok()
-        .and_then(|told| told.text("status"));
+        .and_then(|fields| fields.text("status"));
     FAILED.iter().any(|words| text.starts_with(words))
         || matches!(status.as_deref(), Some("error" | "denied"))
 }

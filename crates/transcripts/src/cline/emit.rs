@@ -28,7 +28,7 @@ pub(super) struct TaskEmitter<'a> {
     pub(super) open: Vec<UnansweredCall>,
     /// True if the last answer ended the task.
     pub(super) is_ended: bool,
-    /// The time of the last answer, and the requests before it.
+    /// The time of the last answer; earlier requests are not used for the next one.
     pub(super) answered_at: i64,
     pub(super) model: Option<String>,
     pub(super) held: Vec<CondensedMessage>,
@@ -38,7 +38,7 @@ pub(super) struct TaskEmitter<'a> {
 pub(super) struct TaskRecord {
     pub(super) nth: usize,
     pub(super) millis: Option<i64>,
-    /// The name of a loop that it begins.
+    /// The name of the loop that the message would begin.
     pub(super) name: String,
     /// The text that a later import compares.
     pub(super) made_from: String,
@@ -70,7 +70,7 @@ impl<'a> TaskEmitter<'a> {
         self.transcript.skip(line, reason);
     }
 
-    /// Takes the system prompt of a session.
+    /// Emits the system prompt of a session.
     pub(super) fn system(&mut self, prompt: &RawValue) -> Result<(), ImportError> {
         match json(prompt).and_then(|prompt| system_prompt(&prompt)) {
             Ok(message) => self.transcript.extension(message, prompt.get().as_bytes()),
@@ -81,7 +81,7 @@ impl<'a> TaskEmitter<'a> {
         }
     }
 
-    /// Takes the next message.
+    /// Emits the next message.
     pub(super) fn record(&mut self, text: &str, line: u64) -> Result<(), ImportError> {
         let nth = self.places.len();
         self.places.push(None);
@@ -118,13 +118,13 @@ impl<'a> TaskEmitter<'a> {
         }
     }
 
-    /// Keeps what no model sees.
+    /// Keeps a record that no model sees.
     pub(super) fn keep(&mut self, head: &TaskRecord, kind: &str) -> Result<(), ImportError> {
         let record = extension_of(Some(kind), &head.made_from);
         self.transcript.extension(record, head.made_from.as_bytes())
     }
 
-    /// Notes the place of the first message of a record.
+    /// Records the position of the first message of a record.
     fn emitted(&mut self, head: &TaskRecord) {
         if self.places[head.nth].is_none() {
             self.places[head.nth] = self.transcript.last_turn();
@@ -134,37 +134,41 @@ impl<'a> TaskEmitter<'a> {
     fn prompt(
         &mut self,
         head: &TaskRecord,
-        said: PromptText,
+        prompt: PromptText,
         fields: &Fields<'_>,
     ) -> Result<(), ImportError> {
         let raw = head.made_from.as_bytes();
-        if said.results.is_empty() && said.content.is_empty() {
+        if prompt.results.is_empty() && prompt.content.is_empty() {
             return self.keep(head, "empty-message");
         }
-        self.model = said.content.iter().find_map(model_in).or(self.model.take());
-        let has_results = !said.results.is_empty();
-        for mut result in said.results {
+        self.model = prompt
+            .content
+            .iter()
+            .find_map(model_in)
+            .or(self.model.take());
+        let has_results = !prompt.results.is_empty();
+        for mut result in prompt.results {
             result.timestamp = head.millis.map(Int::from);
             let result = Message::ToolResult(result).into();
             self.transcript.result(|| head.name.clone(), result, raw)?;
             self.emitted(head);
         }
-        if said.content.is_empty() {
+        if prompt.content.is_empty() {
             return Ok(());
         }
-        let message = user(said.content, head.millis.map(Int::from));
+        let message = user(prompt.content, head.millis.map(Int::from));
         let message = with_source(message, rest_of(fields));
         if self.first.is_none() {
             self.first = Some(message.clone());
         }
         let is_begun = self.transcript.here().is_none() || self.is_ended || !has_results;
-        match (said.is_prompt, has_results) {
+        match (prompt.is_prompt, has_results) {
             (true, _) if is_begun => self.transcript.prompt(&*head.name, message, raw)?,
             (true, _) => self.transcript.input(message, raw, true)?,
             (false, true) => self.transcript.observation(message, raw)?,
             (false, false) => self.transcript.input(message, raw, false)?,
         }
-        self.is_ended &= !said.is_prompt;
+        self.is_ended &= !prompt.is_prompt;
         self.emitted(head);
         Ok(())
     }
@@ -200,11 +204,11 @@ impl<'a> TaskEmitter<'a> {
             .iter()
             .any(|by| last.ends_with(&format!("[Response interrupted by {by}")));
         let info = fields.object("modelInfo");
-        let told = info.text("modelId").or_else(|| info.text("id"));
+        let model = info.text("modelId").or_else(|| info.text("id"));
         let message = Message::Assistant(AssistantMessage {
             content,
             stop_reason: Some(stop.into()),
-            model: told.or_else(|| self.model_at(head.millis)),
+            model: model.or_else(|| self.model_at(head.millis)),
             usage: self.usage(head, fields),
             timestamp: head.millis.map(Int::from),
             ..AssistantMessage::default()
@@ -228,7 +232,7 @@ impl<'a> TaskEmitter<'a> {
         Ok(())
     }
 
-    /// Returns the model that answers at a time.
+    /// Returns the model that was active at a time.
     fn model_at(&self, millis: Option<i64>) -> Option<String> {
         let known = self.files.models.iter().rev();
         let named = millis.and_then(|at| known.into_iter().find(|(from, _)| *from <= at));
@@ -269,7 +273,7 @@ impl<'a> TaskEmitter<'a> {
         own.or_else(newer).or_else(logged)
     }
 
-    /// Ends the session. Returns whether there was a conversation.
+    /// Ends the session. Returns true if there was a conversation.
     pub(super) fn finish(mut self) -> Result<bool, ImportError> {
         self.last_compactions()?;
         self.transcript.finish()
@@ -279,7 +283,7 @@ impl<'a> TaskEmitter<'a> {
 fn record_head(nth: usize, fields: &Fields<'_>) -> TaskRecord {
     let made_from = fields.to_text();
     let millis: Option<i64> = fields.read("ts");
-    // Without a time, another message in the same place is known by what it says.
+    // Without a time, two messages at the same index are distinguished by their content.
     let name = match millis {
         Some(millis) => format!("at-{millis}"),
         None => format!(
@@ -295,7 +299,7 @@ fn record_head(nth: usize, fields: &Fields<'_>) -> TaskRecord {
     }
 }
 
-/// Returns what a record says besides.
+/// Returns the other fields of a record.
 fn rest_of(fields: &Fields<'_>) -> Option<Json> {
     let taken = ["role", "content", "ts"];
     let rest: Vec<String> = fields

@@ -1,9 +1,10 @@
-//! Cline and Roo Code: a folder for each task, whose `api_conversation_history.json` is the list of messages that
-//! the model gets, written anew at each of them. Files beside it contain the costs, the messages left out, and what
-//! the task is called. Cline's newer sessions are documents `<id>.messages.json`.
+//! Cline and Roo Code: a folder for each task, whose `api_conversation_history.json` is the list of messages for the
+//! model and is rewritten with each message. Other files in the folder contain the costs, the hidden messages and the
+//! title of the task. Cline's newer sessions are documents `<id>.messages.json`.
 //!
-//! Cline's messages are read as recordings have them. Roo's, what Cline hides of a task, and the state of a
-//! compaction beside a newer session are read as the sources say; of those no recording was at hand.
+//! The reader of Cline's messages was checked against recordings. The readers of Roo Code's messages, of the messages
+//! that Cline hides, and of the compaction state of newer sessions follow the sources of those programs; no recordings
+//! were available.
 
 mod condensed;
 mod content;
@@ -24,7 +25,7 @@ use self::words::{CLINE_FOLDERS, MARKS, ROO_FOLDERS, ROO_MARKS};
 use super::fields::Fields;
 use super::json_stream::{JsonStream, LineCounter, documents};
 use super::key_outline::KeyOutline;
-use super::signs::{holds, is_task};
+use super::signs::{contains, is_task};
 use super::transcript::session;
 use super::{Identity, ImportError, Importer, SessionHead, Sink, Source, holds_conversation};
 
@@ -80,7 +81,7 @@ impl Importer for RooCode {
     }
 }
 
-/// True if a task is Roo's, or of what came from Roo.
+/// True if a task is Roo Code's, or was imported from Roo Code.
 fn is_roo(path: &Path, head: &[u8]) -> bool {
     let is_within = |folders: [&str; 2]| {
         let mut names = path.iter().filter_map(|name| name.to_str());
@@ -90,7 +91,7 @@ fn is_roo(path: &Path, head: &[u8]) -> bool {
         return is_within(ROO_FOLDERS);
     }
     folder_of(path).is_some_and(|name| uuid::Uuid::try_parse(name).is_ok())
-        || ROO_MARKS.iter().any(|mark| holds(head, mark))
+        || ROO_MARKS.iter().any(|mark| contains(head, mark))
 }
 
 /// True if a file is one of Cline's newer sessions.
@@ -100,7 +101,7 @@ fn is_session(head: &[u8]) -> bool {
     keys.iter().all(|key| outline.has(key)) && !outline.has("projectHash")
 }
 
-/// Returns the name of the folder that a file lies in.
+/// Returns the name of the folder that contains a file.
 fn folder_of(path: &Path) -> Option<&str> {
     path.parent()?.file_name()?.to_str()
 }
@@ -124,12 +125,12 @@ fn read(
     })
 }
 
-/// The description of a task in its messages.
+/// The first facts of a task.
 #[derive(Default)]
-struct Survey {
+struct TaskStart {
     /// The first message.
     first: Option<String>,
-    /// Milliseconds since the epoch.
+    /// The beginning of the task in milliseconds since the epoch.
     started: Option<i64>,
 }
 
@@ -140,9 +141,9 @@ fn task(
     sink: &mut dyn Sink,
 ) -> Result<bool, ImportError> {
     let path = source.path;
-    let survey = survey(source)?;
+    let start = read_start(source)?;
     let files = TaskFiles::of_task(path, task_id(path), sink);
-    let head = task_head(tool, path, &survey, &files)?;
+    let head = task_head(tool, path, &start, &files)?;
     let mut emitter = TaskEmitter::new(tool, sink, head, files);
     let mut stream = JsonStream::new(source)?;
     while let Some(item) = stream.next()? {
@@ -155,8 +156,8 @@ fn task(
     emitter.finish()
 }
 
-/// Reads the first message of a person.
-fn survey(source: &mut Source<'_>) -> Result<Survey, ImportError> {
+/// Finds the first message of a person.
+fn read_start(source: &mut Source<'_>) -> Result<TaskStart, ImportError> {
     let mut stream = JsonStream::new(source)?;
     while let Some(item) = stream.next()? {
         let Ok(text) = item.text else { continue };
@@ -165,24 +166,24 @@ fn survey(source: &mut Source<'_>) -> Result<Survey, ImportError> {
         };
         if fields.text("role").as_deref() == Some("user") {
             fields.retain(|key| !MARKS.contains(&key));
-            return Ok(Survey {
+            return Ok(TaskStart {
                 first: Some(fields.to_text()),
                 started: fields.read("ts"),
             });
         }
     }
-    Ok(Survey::default())
+    Ok(TaskStart::default())
 }
 
 fn task_head(
     tool: &str,
     path: &Path,
-    survey: &Survey,
+    start: &TaskStart,
     files: &TaskFiles,
 ) -> Result<SessionHead, ImportError> {
     let own = files.id.as_deref().or(task_id(path));
     let own = own.and_then(|id| SessionId::new(id).ok());
-    let first = survey.first.as_deref().unwrap_or_default();
+    let first = start.first.as_deref().unwrap_or_default();
     let identity = match &own {
         Some(id) => Identity::Own(id.clone()),
         None => Identity::Series(hex::encode(Sha256::digest(first))),
@@ -190,7 +191,7 @@ fn task_head(
     let id = own.map_or_else(|| SessionId::new(tool), Ok);
     let id = id.map_err(|error| ImportError::NoTranscript(error.to_string()))?;
     let by_name = || task_id(path)?.parse().ok();
-    let started = survey.started.or_else(by_name).and_then(Time::from_millis);
+    let started = start.started.or_else(by_name).and_then(Time::from_millis);
     let mut session = session(id, tool, started);
     session.last_active_at = files.updated.and_then(Time::from_millis);
     session.parent_spawn_ref = files
@@ -205,9 +206,9 @@ fn task_head(
     })
 }
 
-/// Returns the folder that the agent works in, as the state of the editor has it.
+/// Returns the working folder of the agent, from the state of the editor.
 fn project(message: &str) -> Option<String> {
-    // As it is in JSON.
+    // Escaped as in JSON.
     let marks = [
         "# Current Working Directory (",
         "# Current Workspace Directory (",
@@ -239,7 +240,7 @@ fn session_documents(
         let id = id.map_err(|error| ImportError::NoTranscript(error.to_string()))?;
         let mut session = session(id.clone(), tool, files.created.clone());
         session.last_active_at = fields.text("updated_at").map(Time::from_text);
-        // The id of a sub-agent's session begins with its parent's.
+        // The id of a sub-agent's session begins with that of its parent.
         let parent = id
             .as_str()
             .split_once("__")

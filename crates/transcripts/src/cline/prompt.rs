@@ -1,7 +1,7 @@
-//! Messages in the user's name: a person's words, results of calls, and what the program around them says.
+//! Reads user messages: the words of a person, the results of calls, and the texts of the harness.
 //!
-//! A program wraps a person's words in elements of its own, and what a tool gave back may hold the same elements.
-//! So words are a person's only where no tool's can stand: at the beginning of a block that is no result.
+//! The program wraps a person's words in elements of its own, but the output of a tool may contain the same elements.
+//! So words count as a person's only where no tool output can be: at the beginning of a block that is not a result.
 
 use std::ops::Range;
 
@@ -9,17 +9,17 @@ use loopstore::model::{Author, Content, Json, Message, Text, ToolCall, ToolResul
 
 use super::content::{TaskBlock, is_failure, result};
 use super::words::{ASKING, END, HARNESS, WORDS};
-use crate::authors::{around, mark_injected};
+use crate::authors::{mark_injected, split_around};
 
-/// The beginning of a result is no longer than this, in bytes.
+/// The maximum size of the beginning of a result, in bytes.
 const MOST_HEAD: usize = 4_096;
 
-/// A message in the user's name, taken apart.
+/// A user message, taken apart.
 #[derive(Default)]
 pub(super) struct PromptText {
     pub(super) results: Vec<ToolResultMessage>,
     pub(super) content: Vec<Content>,
-    /// True if a person says something in it.
+    /// True if the message contains words of a person.
     pub(super) is_prompt: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct PromptText {
 pub(super) struct UnansweredCall {
     id: String,
     name: String,
-    /// True if only a person's words can come back.
+    /// True if only words of a person can be the result.
     is_end: bool,
 }
 
@@ -48,8 +48,8 @@ pub(super) fn read_prompt(
     blocks: Vec<TaskBlock<'_>>,
     open: &mut Vec<UnansweredCall>,
 ) -> Result<PromptText, String> {
-    let mut said = PromptText::default();
-    // The result whose content is in the blocks that follow.
+    let mut prompt = PromptText::default();
+    // The call whose result is in the following blocks.
     let mut bare: Option<UnansweredCall> = None;
     let mut takes_images = false;
     let has_results = blocks.iter().any(|block| match block {
@@ -60,44 +60,44 @@ pub(super) fn read_prompt(
     for block in blocks {
         match block {
             TaskBlock::Result(fields) => {
-                said.end(bare.take());
+                prompt.end(bare.take());
                 let result = result(&fields)?;
                 let at = open.iter().position(|call| call.id == result.tool_call_id);
                 let call = at.map(|at| open.remove(at));
-                said.result(result, call.as_ref());
+                prompt.result(result, call.as_ref());
             }
             TaskBlock::Text(text) => match (bare.take(), result_of(&text, open)) {
                 (unanswered, Some((call, rest))) => {
-                    said.end(unanswered);
+                    prompt.end(unanswered);
                     match rest.trim().is_empty() {
                         true => bare = Some(call),
-                        false => said.give(call, rest.trim_start_matches(['\n', ' '])),
+                        false => prompt.give(call, rest.trim_start_matches(['\n', ' '])),
                     }
                     takes_images = true;
                 }
-                (Some(call), None) => said.give(call, &text),
+                (Some(call), None) => prompt.give(call, &text),
                 (None, None) => {
                     takes_images = false;
-                    said.text(text, has_results);
+                    prompt.text(text, has_results);
                 }
             },
             TaskBlock::Other(content) if takes_images => {
                 if let Some(call) = bare.take() {
-                    said.give(call, "");
+                    prompt.give(call, "");
                 }
-                if let Some(last) = said.results.last_mut() {
+                if let Some(last) = prompt.results.last_mut() {
                     last.content.push(content);
                 }
             }
-            TaskBlock::Other(content) => said.other(content, has_results),
+            TaskBlock::Other(content) => prompt.other(content, has_results),
         }
     }
-    said.end(bare);
-    Ok(said)
+    prompt.end(bare);
+    Ok(prompt)
 }
 
 impl PromptText {
-    /// Takes a result without content.
+    /// Adds a result without content.
     fn end(&mut self, call: Option<UnansweredCall>) {
         if let Some(call) = call {
             self.give(call, "");
@@ -128,19 +128,19 @@ impl PromptText {
         if let (Some((_, element)), [Content::Text(text)]) = (asks, result.content.as_slice()) {
             let begins = text.text.trim_start().starts_with(&format!("<{element}>"));
             if let Some(own) = begins.then(|| within(&text.text, element)).flatten() {
-                result.content = around(text, own);
+                result.content = split_around(text, own);
                 result.author = Some(Author::Human);
             }
         }
         if let (true, [Content::Text(text)]) = (call.is_end, result.content.as_slice())
             && let Some(own) = own_words(&text.text)
         {
-            // A person's reply to the end of a task is the next prompt.
-            let said = std::mem::take(&mut result.content);
+            // The reply of a person to the end of a task is the next prompt.
+            let content = std::mem::take(&mut result.content);
             self.is_prompt = true;
-            for block in said {
+            for block in content {
                 if let Content::Text(text) = block {
-                    self.content.extend(around(&text, own.clone()));
+                    self.content.extend(split_around(&text, own.clone()));
                 }
             }
         }
@@ -154,7 +154,7 @@ impl PromptText {
         };
         if let Some(own) = own_words(&block.text) {
             self.is_prompt = true;
-            self.content.extend(around(&block, own));
+            self.content.extend(split_around(&block, own));
             return;
         }
         let begin = block.text.trim_start();
@@ -173,7 +173,7 @@ impl PromptText {
 
     fn other(&mut self, mut content: Content, has_results: bool) {
         match &mut content {
-            // A file that goes with a prompt.
+            // A file that belongs to a prompt.
             Content::Text(_) => mark_injected(&mut content),
             Content::Image(_) => self.is_prompt |= !has_results,
             _ => {}
@@ -182,14 +182,15 @@ impl PromptText {
     }
 }
 
-/// Returns where a person's words are in a block that begins as one with them.
+/// Returns the range of a person's words in a block that may begin with them.
 fn own_words(text: &str) -> Option<Range<usize>> {
     let begin = text.trim_start();
     let (_, element) = WORDS.iter().find(|(words, _)| begin.starts_with(words))?;
     within(text, element)
 }
 
-/// Returns where the words of the first element of this name stand. What follows its first end may be anybody's.
+/// Returns the range of the text in the first element of this name. The text after its first closing tag may be by
+/// anyone.
 fn within(text: &str, element: &str) -> Option<Range<usize>> {
     let open = text.find(&format!("<{element}"))?;
     let begin = open + text[open..].find('>')? + 1;
@@ -200,7 +201,7 @@ fn within(text: &str, element: &str) -> Option<Range<usize>> {
     (!words.is_empty()).then(|| start..start + words.len())
 }
 
-/// Reads how the text of a result begins, `[tool for 'what'] Result:`: the name, and what follows.
+/// Splits the beginning of a result, `[tool for 'what'] Result:`, into the name of the tool and the rest.
 fn result_head(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
     let rest = text.strip_prefix('[')?;
@@ -210,8 +211,8 @@ fn result_head(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name != "ERROR").then(|| (name, &rest[end + "] Result:".len()..]))
 }
 
-/// Returns the call that a text is the result of, and the result. Where none has its name the next one is meant:
-/// calls of a server's tools are named otherwise.
+/// Returns the call that a text is the result of, and the result. If no open call has the tool's name, it is the next
+/// open call: tools of MCP servers are called by other names.
 fn result_of<'t>(
     text: &'t str,
     open: &mut Vec<UnansweredCall>,
@@ -222,7 +223,7 @@ fn result_of<'t>(
     Some((open.remove(at), rest))
 }
 
-/// Returns what stands for hidden messages as messages of the program's.
+/// Returns the replacement of hidden messages as messages of the harness.
 pub(super) fn summary_of(messages: &Json) -> Vec<Message> {
     let listed: Vec<serde_json::Value> = messages.read().unwrap_or_default();
     let text = |message: &serde_json::Value| {

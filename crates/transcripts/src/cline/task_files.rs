@@ -1,4 +1,4 @@
-//! The files beside the messages of a task, and of a session.
+//! Reads the files next to the messages of a task or a session.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -14,12 +14,12 @@ use crate::json_stream::JsonStream;
 use crate::signs::TASK_FILE;
 use crate::{Sink, Source};
 
-/// A small file is no longer than this, in bytes.
+/// The maximum size of a small file, in bytes.
 const SMALL: u64 = 16 << 20;
-/// The display log of a task is: of a longer one nothing is read.
+/// The maximum size of the display log of a task; a larger log is not read.
 const LOG: u64 = 256 << 20;
 
-/// The contents of the files beside the messages.
+/// The contents of the files next to the messages.
 #[derive(Default)]
 pub(super) struct TaskFiles {
     pub(super) id: Option<String>,
@@ -27,19 +27,19 @@ pub(super) struct TaskFiles {
     pub(super) project: Option<String>,
     pub(super) parent: Option<String>,
     pub(super) created: Option<Time>,
-    /// The time of the last entry for the task in the list of tasks, in milliseconds since the epoch.
+    /// The time of the last entry of the task in the list of tasks, in milliseconds since the epoch.
     pub(super) updated: Option<i64>,
-    /// The calls of the model, in their order.
+    /// The requests to the model, in order.
     pub(super) requests: Vec<ApiRequest>,
     /// The hidden messages, in order.
     pub(super) hidden: Vec<HiddenRange>,
-    /// When windows were moved on, by the ids of their markers.
+    /// The times at which windows were truncated, by the ids of their markers.
     pub(super) truncations: Vec<(String, i64)>,
-    /// The model from a time on.
+    /// The models, each with the time from which on it was active.
     pub(super) models: Vec<(i64, String)>,
 }
 
-/// A call of the model in the display log.
+/// A request to the model in the display log.
 pub(super) struct ApiRequest {
     pub(super) at: i64,
     /// The number of the answer, if the log has it.
@@ -47,19 +47,19 @@ pub(super) struct ApiRequest {
     pub(super) usage: Usage,
 }
 
-/// Messages that the model was no longer shown from a later message on.
+/// Messages that are hidden from the model from a later message on.
 pub(super) struct HiddenRange {
-    /// The number of the message before which this happened.
+    /// The number of the message before which they were hidden.
     pub(super) before: usize,
-    /// The first message that stayed.
+    /// The number of the first message after the hidden ones.
     pub(super) kept: usize,
-    /// The text that stands for the hidden messages; in a task its first message does.
+    /// The text that replaces the hidden messages; in a task the first message does.
     pub(super) summary: Option<Json>,
     pub(super) record: Json,
     pub(super) at: Option<i64>,
 }
 
-/// True if a file belongs to a task or a session whose messages are in another one.
+/// True if a file belongs to a task or a session whose messages are in another file.
 pub(super) fn is_task_file(path: &Path) -> bool {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return false;
@@ -106,7 +106,7 @@ impl TaskFiles {
         let (Some(id), Some(tasks), None) = (id, folder.parent(), &files.id) else {
             return files;
         };
-        // Cline's list of tasks is beside the folder of all, Roo's in it.
+        // The list of tasks of Cline is next to the folder of all tasks, that of Roo Code in it.
         let lists = [
             tasks.join("../state/taskHistory.json"),
             tasks.join("_index.json"),
@@ -127,7 +127,7 @@ impl TaskFiles {
         files
     }
 
-    /// Reads the files beside one of Cline's newer sessions.
+    /// Reads the files next to a newer session of Cline.
     pub(super) fn of_session(path: &Path, sink: &mut dyn Sink) -> Self {
         let mut files = Self::default();
         let name = path.file_name().and_then(|name| name.to_str());
@@ -184,14 +184,14 @@ impl TaskFiles {
 
     fn log_record(&mut self, record: &Fields<'_>, ranges: &mut Vec<[usize; 2]>) {
         let at: Option<i64> = record.read("ts");
-        // The newest message when this was shown; none was −1.
+        // The number of the newest message when this was shown; −1 if there was none.
         let newest: Option<i64> = record.read("conversationHistoryIndex");
         let newest = newest.and_then(|newest| usize::try_from(newest.checked_add(1)?).ok());
         let answer = newest.and_then(|count| count.checked_add(1));
         match (record.text("say").as_deref(), at) {
             (Some("api_req_started"), Some(at)) => {
-                let told = record.text("text").unwrap_or_default();
-                if let Some(usage) = request_usage(&told) {
+                let text = record.text("text").unwrap_or_default();
+                if let Some(usage) = request_usage(&text) {
                     self.requests.push(ApiRequest { at, answer, usage });
                 }
             }
@@ -201,13 +201,13 @@ impl TaskFiles {
             }
             _ => {}
         }
-        // Without a place it is indistinguishable from the messages before it.
+        // Without a position, a range cannot be told from the one before it.
         if let Some(answer) = answer {
             self.hide(record, answer, at, ranges);
         }
     }
 
-    /// Notes the range that a record says is hidden, the first time that it does.
+    /// Adds a hidden range, unless it was added before.
     fn hide(
         &mut self,
         record: &Fields<'_>,
@@ -249,7 +249,7 @@ fn values(path: &Path, limit: u64, sink: &mut dyn Sink, each: &mut dyn FnMut(&Fi
         Err(error) => return sink.skip(None, format!("{name} beside it: {error}")),
     };
     let mut bytes = Vec::new();
-    // It may grow meanwhile.
+    // The file may grow meanwhile.
     if let Err(error) = BufReader::new(file).take(limit).read_to_end(&mut bytes) {
         return sink.skip(None, format!("{name} beside it: {error}"));
     }
@@ -280,17 +280,17 @@ fn values(path: &Path, limit: u64, sink: &mut dyn Sink, each: &mut dyn FnMut(&Fi
     }
 }
 
-/// Reads the text of a record about a call of the model; one that was broken off may be no JSON.
+/// Reads the text of a record about a request; the text of an interrupted request may not be JSON.
 fn request_usage(text: &str) -> Option<Usage> {
-    let told = Fields::parse(text).ok()?;
+    let fields = Fields::parse(text).ok()?;
     usage_of(
-        [told.get("tokensIn"), told.get("tokensOut")],
-        [told.get("cacheReads"), told.get("cacheWrites")],
-        told.get("cost"),
+        [fields.get("tokensIn"), fields.get("tokensOut")],
+        [fields.get("cacheReads"), fields.get("cacheWrites")],
+        fields.get("cost"),
     )
 }
 
-/// Makes tokens of counts: in and out, read from and written to a cache, and the cost.
+/// Returns usage from counts: input, output, cache reads, cache writes, and the cost.
 pub(super) fn usage_of(
     [input, output]: [Option<&RawValue>; 2],
     cache: [Option<&RawValue>; 2],

@@ -50,7 +50,7 @@ pub(super) const WORDS: [(&str, &str); 7] = [
     ("The user has provided feedback on the results", "feedback"),
     ("The user provided the following feedback", "feedback"),
 ];
-/// The beginnings of blocks without words of a person.
+/// The beginnings of blocks of the harness.
 pub(super) const HARNESS: [&str; 16] = [
     "# TODO LIST",
     "# task_progress",
@@ -69,7 +69,7 @@ pub(super) const HARNESS: [&str; 16] = [
     "[TASK RESUMPTION]",
     "[Sliding window truncation",
 ];
-/// Tools whose result is a person's words, and the elements that contain the words.
+/// Tools whose result is the words of a person, and the elements that contain the words.
 pub(super) const ASKING: [(&str, &str); 4] = [
     ("ask_followup_question", "answer"),
     ("plan_mode_respond", "user_message"),
@@ -78,7 +78,7 @@ pub(super) const ASKING: [(&str, &str); 4] = [
 ];
 /// The call that ends a task.
 pub(super) const END: &str = "attempt_completion";
-/// The beginnings of results that report a failure, or a call that was not carried out.
+/// The beginnings of results that report a failure or a call that was not executed.
 pub(super) const FAILED: [&str; 5] = [
     "The tool execution failed with the following error",
     "The user denied this operation",
@@ -88,7 +88,7 @@ pub(super) const FAILED: [&str; 5] = [
 ];
 /// The keys that Roo adds to a message when it hides the message.
 pub(super) const MARKS: [&str; 2] = ["condenseParent", "truncationParent"];
-/// The answers that the program writes in the model's place.
+/// The text of answers that the program writes in place of the model.
 pub(super) const NO_ANSWER: &str = "Failure: I did not provide a response.";
 /// Texts that only Roo writes into its messages.
 pub(super) const ROO_MARKS: [&str; 5] = [
@@ -98,10 +98,10 @@ pub(super) const ROO_MARKS: [&str; 5] = [
     "\"truncationParent\"",
     "\"isSummary\"",
 ];
-/// The folders in which Roo Code, an offshoot of it, and Cline keep their tasks.
+/// The folders in which Roo Code, its fork Kilo Code, and Cline keep their tasks.
 pub(super) const ROO_FOLDERS: [&str; 2] = ["rooveterinaryinc.roo-cline", "kilocode.kilo-code"];
 pub(super) const CLINE_FOLDERS: [&str; 2] = ["saoudrizwan.claude-dev", ".cline"];
-/// The files in the folder of a task beside its messages.
+/// The files in the folder of a task other than its messages.
 pub(super) const OF_TASK: [&str; 5] = [
     "ui_messages.json",
     "claude_messages.json",
@@ -109,5 +109,5 @@ pub(super) const OF_TASK: [&str; 5] = [
     "task_metadata.json",
     "context_history.json",
 ];
-/// Lists of tasks.
+/// The names of lists of tasks.
 pub(super) const LISTS: [&str; 2] = ["taskHistory.json", "_index.json"];

@@ -1,4 +1,4 @@
-//! Calls in the text of an answer, as elements: `<read_file><path>a.rs</path></read_file>`.
+//! Calls in the text of an answer, written as elements: `<read_file><path>a.rs</path></read_file>`.
 
 use loopstore::model::{Content, Json};
 use serde_json::{Map, Value};
@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use super::words::TOOLS;
 use crate::values::call;
 
-/// Parts the text of an answer into texts and calls. A call stands at the beginning of a line and is whole; one in
-/// a block of code is an example. Its id is made of `name`.
+/// Splits the text of an answer into texts and calls. A call is a whole element at the beginning of a line; an element
+/// in a code block is an example. The ids of the calls begin with `name`.
 pub(super) fn calls_in(text: &str, name: &str) -> Vec<Content> {
     let (mut content, mut from, mut number) = (Vec::new(), 0, 0);
     let (mut at, mut in_code) = (0, false);
@@ -45,7 +45,7 @@ fn push_text(text: &str, content: &mut Vec<Content>) {
     }
 }
 
-/// Reads the element that a text begins with, if it is a tool's: its name, what it holds, and where it ends.
+/// Reads the element of a tool at the beginning of a text: its name, its content, and its length.
 fn element(text: &str) -> Option<(&str, &str, usize)> {
     let rest = text.strip_prefix('<')?;
     let (name, body) = rest.split_once('>')?;
@@ -53,7 +53,7 @@ fn element(text: &str) -> Option<(&str, &str, usize)> {
         return None;
     }
     let close = format!("</{name}>");
-    // A file that is written may hold such an element.
+    // The written file may contain the same element.
     let end = match name {
         "write_to_file" => last_before_other(body, &close),
         _ => body.find(&close),
@@ -62,7 +62,7 @@ fn element(text: &str) -> Option<(&str, &str, usize)> {
     Some((name, &body[..end], begin + end + close.len()))
 }
 
-/// Returns where the last `close` stands that only blanks precede in its line.
+/// Returns the offset of the last `close` that is alone on its line.
 fn last_before_other(body: &str, close: &str) -> Option<usize> {
     let alone = body.match_indices(close).filter(|(at, _)| {
         let line = body[..*at].rfind('\n').map_or(0, |line| line + 1);
@@ -71,7 +71,7 @@ fn last_before_other(body: &str, close: &str) -> Option<usize> {
     alone.map(|(at, _)| at).last().or_else(|| body.find(close))
 }
 
-/// Reads the parameters of a call: elements, of which what is text may hold others.
+/// Reads the parameters of a call, which are elements; a text parameter may contain elements.
 fn parameters(body: &str) -> Map<String, Value> {
     let (mut found, mut left) = (Map::new(), body);
     while let Some((_, rest)) = left.split_once('<') {

@@ -1,5 +1,5 @@
-//! Rollouts of before September 2025: their records have no envelope. The first is what the session is, items stand
-//! bare, and lines of state stand between them.
+//! Rollouts from before September 2025, whose records have no envelope. The first record is the session metadata, items
+//! are without an envelope, and lines of state are between them.
 
 use loopstore::model::Json;
 
@@ -7,7 +7,7 @@ use super::items::{is_answer, is_result};
 use crate::fields::Fields;
 use crate::key_outline::KeyOutline;
 
-/// True if a line can only be one of such a rollout.
+/// True if a line can only be part of such a rollout.
 pub(super) fn is_bare(line: &KeyOutline) -> bool {
     let is_header = line.has("id")
         && line.has("timestamp")

@@ -1,7 +1,7 @@
-//! Rollouts of the first Codex, which was written in TypeScript: one document `{session, items}` for each save.
+//! Rollouts of the first Codex, which was written in TypeScript: one document `{session, items}` per save.
 //!
-//! The document is read as the lines that later versions write: the session first, then each item on the line on
-//! which it is in the document, so that what is skipped is named by its line.
+//! The document is converted to the lines that later versions write: the session first, then each item on the line that
+//! it has in the document, so that a skipped item is reported with its line.
 
 use super::super::fields::list;
 use super::super::json_stream::{JsonDocument, LineCounter};

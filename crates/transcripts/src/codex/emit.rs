@@ -17,10 +17,10 @@ use crate::transcript::{LoopTurn, Style, TranscriptBuilder};
 use crate::values::{text_of, user, with_source};
 use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
 
-/// Bytes of prompts that Codex keeps beside a summary: 20,000 tokens of four bytes.
+/// The maximum size of the prompts that Codex keeps with a summary, in bytes: 20,000 tokens of four bytes.
 const MOST_PROMPTS: usize = 80_000;
 
-/// Emits the whole transcript. Returns whether there was a conversation.
+/// Emits the whole transcript. Returns true if there was a conversation.
 pub(super) fn emit(
     source: &mut Source<'_>,
     index: &CodexIndex,
@@ -48,16 +48,16 @@ struct CodexEmitter<'a> {
     records: RecordReader<'a>,
     index: &'a CodexIndex,
     transcript: TranscriptBuilder<'a>,
-    /// The newest prompts: Codex keeps them beside a summary that says nothing else of what is left.
+    /// The newest prompts, which Codex keeps with a summary that does not list the kept messages.
     prompts: VecDeque<String>,
-    /// After which turn each prompt stands that was not taken back.
+    /// The turn before each prompt that was not rolled back.
     path: Vec<Option<LoopTurn>>,
-    /// The last turn that is more than what Codex adds before a prompt.
+    /// The last turn with more than the items that Codex adds before a prompt.
     spoken: Option<LoopTurn>,
 }
 
 impl CodexEmitter<'_> {
-    /// Keeps a prompt, and of those before it the newest.
+    /// Adds a prompt, and drops the oldest ones over the limit.
     fn keep_prompt(&mut self, message: &AgentMessage) {
         let texts: Vec<&str> = message
             .message()
@@ -185,8 +185,8 @@ impl CodexEmitter<'_> {
         Ok(())
     }
 
-    /// Takes the last turns back: what comes next goes on from before the first of them. Where there are fewer, all go
-    /// but the content before the first prompt.
+    /// Rolls the last turns back: the next record continues from the turn before the first of them. If there are fewer
+    /// turns, everything after the content before the first prompt is rolled back.
     fn rolled_back(
         &mut self,
         note: AgentMessage,
@@ -213,12 +213,12 @@ impl CodexEmitter<'_> {
         self.transcript.extension(note, raw)?;
         match after {
             Some(_) => Ok(()),
-            None => self.repeat_lead(),
+            None => self.repeat_preamble(),
         }
     }
 
-    /// Emits once more the items that Codex added before the first prompt: they belong to its turn.
-    fn repeat_lead(&mut self) -> Result<(), ImportError> {
+    /// Emits the items that Codex added before the first prompt again: they belong to its turn.
+    fn repeat_preamble(&mut self) -> Result<(), ImportError> {
         let steps = self.index.steps.iter();
         let is_prompt = |step: &&IndexStep| {
             matches!(
@@ -237,17 +237,18 @@ impl CodexEmitter<'_> {
             if !self.transcript.may_repeat(raw.len(), place.line) {
                 break;
             }
-            let lead = with_envelope(&String::from_utf8_lossy(&raw), |json, fields| {
+            let message = with_envelope(&String::from_utf8_lossy(&raw), |json, fields| {
                 message_of(step, json, fields).map(|(message, _)| message)
             });
-            if let Ok(message) = lead {
+            if let Ok(message) = message {
                 self.transcript.input(message, &raw, false)?;
             }
         }
         Ok(())
     }
 
-    /// Takes a compaction: what is left is its `replacement_history`, else the prompts so far and its message.
+    /// Handles a compaction. The messages after it are its `replacement_history`, else the prompts so far and its
+    /// message.
     fn compacted(
         &mut self,
         kept: AgentMessage,
@@ -261,8 +262,8 @@ impl CodexEmitter<'_> {
             if !messages.is_empty() {
                 return Some(messages);
             }
-            let given_text = record.item.text("message")?;
-            let summary = user(vec![Content::text(given_text)], None);
+            let text = record.item.text("message")?;
+            let summary = user(vec![Content::text(text)], None);
             let prompts = self.prompts.iter().filter(|prompt| !prompt.is_empty());
             let prompts = prompts.map(|prompt| user(vec![Content::text(prompt.as_str())], None));
             Some(prompts.chain([by_harness(summary)]).collect())
@@ -270,7 +271,7 @@ impl CodexEmitter<'_> {
         let (Some(messages), Some(_)) = (left, self.transcript.here()) else {
             return self.transcript.extension(kept, raw);
         };
-        // Encrypted state stands for the conversation at its provider only.
+        // Encrypted state replaces the conversation for its provider only.
         let mut by = messages.iter().filter_map(AgentMessage::last_compaction);
         let strategy = match by.next() {
             Some((_, provider)) => provider.strategy(),
@@ -285,8 +286,8 @@ impl CodexEmitter<'_> {
     }
 }
 
-/// Reads the message of a record that is no part of an answer. Of a record that is kept as it is, and that has an
-/// effect, the record is returned too.
+/// Reads the message of a record that is not part of an answer. If the record is kept unchanged and has an effect, it
+/// is returned too.
 fn message_of<'a>(
     step: &IndexStep,
     json: &str,
@@ -304,13 +305,13 @@ fn message_of<'a>(
     Ok((message, None))
 }
 
-/// Returns the system prompt in the record that describes the session.
+/// Returns the system prompt in the session metadata.
 fn instructions(record: &CodexRecord<'_>) -> Option<AgentMessage> {
-    let given = record.item.get("base_instructions")?;
-    let given_text = Fields::parse(given.get()).ok();
-    let given_text = given_text.and_then(|given| given.text("text"));
-    let given_text = given_text.or_else(|| text_of(Some(given)))?;
-    system_prompt(&Json::string(&given_text)).ok()
+    let instructions = record.item.get("base_instructions")?;
+    let text = Fields::parse(instructions.get()).ok();
+    let text = text.and_then(|fields| fields.text("text"));
+    let text = text.or_else(|| text_of(Some(instructions)))?;
+    system_prompt(&Json::string(&text)).ok()
 }
 
 fn line_id(place: SourceLocation) -> String {
@@ -324,7 +325,7 @@ fn system_item(mut record: CodexRecord<'_>) -> Result<AgentMessage, String> {
     Ok(with_source(system_prompt(&content)?, record.rest()))
 }
 
-/// Keeps a record as it is, under the name of its payload.
+/// Keeps a record unchanged, under the name of its payload.
 fn kept(json: &str, record: &Fields<'_>) -> AgentMessage {
     let payload = record.child("payload");
     let kind = payload.and_then(|payload| payload.text("type"));

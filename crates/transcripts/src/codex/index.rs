@@ -1,4 +1,4 @@
-//! The first pass: what each record is.
+//! The first pass: determines the role of each record.
 
 use loopstore::model::Usage;
 
@@ -10,12 +10,12 @@ use crate::fields::{Fields, list};
 use crate::lines::SourceLocation;
 use crate::values::{object_in, text_of};
 
-/// The author of a user item, as far as the item shows it.
+/// The author of a user item, if the item shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ItemAuthor {
-    /// It begins as nothing does that Codex adds.
+    /// The item does not begin like an item that Codex adds.
     Person,
-    /// It begins with a tag, as much does that Codex adds.
+    /// The item begins with a tag, like many that Codex adds.
     Unknown,
     Codex,
 }
@@ -28,38 +28,38 @@ pub(super) struct RolloutMeta {
     pub(super) project: Option<String>,
     /// The session that started this one.
     pub(super) parent: Option<String>,
-    /// True if another agent, or Codex itself, gave it its task.
+    /// True if the task of the session comes from another agent or from Codex itself.
     pub(super) is_subagent: bool,
 }
 
-/// One thing to emit, in the order of the file.
+/// A step of the second pass, in the order of the file.
 #[derive(Debug)]
 pub(super) enum IndexStep {
     /// The first `session_meta`.
     Meta(SourceLocation),
     /// A record that no model sees.
     Extension(SourceLocation),
-    /// A record that says that the run was stopped.
+    /// A record of an interrupted run.
     Aborted(SourceLocation),
-    /// A record that takes the last turns back.
+    /// A record that rolls the last turns back.
     RolledBack(SourceLocation),
     Unreadable(SourceLocation),
-    /// An event that says what an item says, or a record that is not clear yet.
+    /// An event that repeats an item, or a record whose role is not known yet.
     Copy,
     /// A `developer` or `system` item.
     System(SourceLocation),
-    /// A user's item: a prompt, with the name of its loop, or one that Codex added.
+    /// A user item: a prompt, with the name of its loop, or a text that Codex added.
     User {
         place: SourceLocation,
         prompt: Option<String>,
     },
-    /// An answer, by its number, at the place of its first item.
+    /// An answer, by its number, at the position of its first item.
     Answer(usize),
     Result(SourceLocation),
     Compacted(SourceLocation),
 }
 
-/// The items that one call of the model gave.
+/// The items of one call of the model.
 #[derive(Debug)]
 pub(super) struct AnswerItems {
     pub(super) places: Vec<SourceLocation>,
@@ -68,7 +68,7 @@ pub(super) struct AnswerItems {
     pub(super) model: Option<String>,
 }
 
-/// A user's item that may be a prompt.
+/// A user item that may be a prompt.
 #[derive(Debug)]
 struct PromptCandidate {
     step: usize,
@@ -76,37 +76,37 @@ struct PromptCandidate {
     name: String,
 }
 
-/// Everything that the first pass learns.
+/// The facts that the first pass collects.
 #[derive(Debug, Default)]
 pub(super) struct CodexIndex {
     pub(super) steps: Vec<IndexStep>,
     pub(super) answers: Vec<AnswerItems>,
     pub(super) meta: Option<RolloutMeta>,
-    /// The name that the thread was given last.
+    /// The last name of the thread.
     pub(super) title: Option<String>,
-    /// The folder that a text about the environment names first.
+    /// The first folder that a text about the environment names.
     pub(super) folder: Option<String>,
     pub(super) started: Option<String>,
     pub(super) ended: Option<String>,
-    /// True if the last answer still goes on.
+    /// True if the last answer may continue.
     is_open: bool,
     turn: Option<String>,
     model: Option<String>,
-    /// The token counts of the session so far, as they are written.
+    /// The token counts of the session so far, as text.
     counted: Option<String>,
-    /// User's items that no event has called a prompt.
+    /// User items that no event has announced as a prompt.
     candidates: Vec<PromptCandidate>,
-    /// True if the last of them may still be called one.
+    /// True if an event may still announce the last of them.
     is_fresh: bool,
-    /// True if an event announced a prompt whose item is still to come.
+    /// True if an event announced a prompt whose item follows.
     is_announced: bool,
     has_prompts: bool,
-    /// The step of an event that may be a copy of the item after it, its line and its text.
+    /// The step, line and text of an event that the next item may repeat.
     copied: Option<(usize, u64, String)>,
 }
 
 impl CodexIndex {
-    /// Takes the next record.
+    /// Indexes the next record.
     pub(super) fn record(&mut self, record: &Fields<'_>, place: SourceLocation) {
         if let Some(time) = record.text("timestamp") {
             self.started.get_or_insert_with(|| time.clone());
@@ -137,15 +137,15 @@ impl CodexIndex {
         self.steps.push(step);
     }
 
-    /// Takes what is no record, to be kept with the rest.
+    /// Indexes bytes that are not a record, which are kept as an extension.
     pub(super) fn unreadable(&mut self, place: SourceLocation) {
         self.steps.push(IndexStep::Unreadable(place));
     }
 
-    /// Settles what only the end of the file decides. A transcript without events says nothing of
-    /// prompts, and one that ends in an item does not yet.
+    /// Decides what only the end of the file shows. A transcript without events has no announcements of prompts, and in
+    /// one that ends with an item the announcement is still to come.
     ///
-    /// Returns the line of a record at the end that only the next one makes clear.
+    /// Returns the line of a record at the end whose role depends on the next record.
     pub(super) fn finish(&mut self) -> Option<u64> {
         let unclear = self.candidates.last().filter(|candidate| {
             let is_last = candidate.step + 1 == self.steps.len();
@@ -173,7 +173,7 @@ impl CodexIndex {
         Some(line)
     }
 
-    /// Leaves out the event before an item that says the same.
+    /// Drops the event before an item if the item repeats it.
     fn drop_copy(&mut self, item: Option<&Fields<'_>>) {
         let Some((step, _, message_text)) = self.copied.take() else {
             return;
@@ -218,7 +218,7 @@ impl CodexIndex {
             }
             Some("task_complete" | "turn_complete") => {
                 self.is_open = false;
-                // No event will call the last item a prompt any more.
+                // No later event announces the last item as a prompt.
                 self.is_fresh = false;
             }
             Some("turn_aborted") => {
@@ -235,8 +235,8 @@ impl CodexIndex {
         IndexStep::Extension(place)
     }
 
-    /// Takes the event that announces a prompt. It comes after the prompt's item, in some versions
-    /// before it. Returns whether the item is there.
+    /// Handles the event that announces a prompt. It comes after the item of the prompt, in some versions before it.
+    /// Returns true if the item was found.
     fn take_announcement(&mut self) -> bool {
         self.has_prompts = true;
         let candidate = self.candidates.pop_if(|_| self.is_fresh);
@@ -253,7 +253,7 @@ impl CodexIndex {
         }
     }
 
-    /// Takes the tokens of a call. Counts that did not move are those of the call before.
+    /// Handles the token counts of a call. Unchanged counts belong to the call before.
     fn tokens(&mut self, event: &Fields<'_>) {
         let Some(info) = event.child("info") else {
             return;
@@ -380,7 +380,7 @@ fn author(item: &Fields<'_>) -> ItemAuthor {
     }
 }
 
-/// True if an event has nothing but its message: other fields are empty.
+/// True if an event has no other field than its message; empty fields do not count.
 fn is_bare(event: &Fields<'_>) -> bool {
     const KNOWN: [&str; 3] = ["type", "message", "phase"];
     let mut others = event.iter().filter(|(key, _)| !KNOWN.contains(key));

@@ -1,4 +1,4 @@
-//! From items to messages.
+//! Translates items to messages.
 
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Role, Time, ToolCall,
@@ -20,12 +20,12 @@ pub(super) fn is_answer(kind: &str, role: &str) -> bool {
         || kind.ends_with("_call")
 }
 
-/// True if an item is what a tool gave back.
+/// True if an item is the output of a tool.
 pub(super) fn is_result(kind: &str) -> bool {
     kind.ends_with("_output")
 }
 
-/// Reads the tokens of one call.
+/// Reads the token usage of one call.
 pub(super) fn usage(value: &RawValue) -> Option<Usage> {
     let fields = Fields::parse(value.get()).ok()?;
     let of = |key: &str| count(fields.get(key));
@@ -42,7 +42,7 @@ pub(super) fn usage(value: &RawValue) -> Option<Usage> {
     })
 }
 
-/// A record with the item in it.
+/// A record and its item.
 pub(super) struct CodexRecord<'a> {
     record: Fields<'a>,
     pub(super) item: Fields<'a>,
@@ -50,7 +50,7 @@ pub(super) struct CodexRecord<'a> {
 }
 
 impl<'a> CodexRecord<'a> {
-    /// Reads a record of an item, a message or anything with a payload.
+    /// Reads a record of an item, a message or any other payload.
     pub(super) fn of(mut record: Fields<'a>) -> Result<Self, String> {
         let item = record
             .child("payload")
@@ -60,7 +60,7 @@ impl<'a> CodexRecord<'a> {
         Ok(Self { record, item, time })
     }
 
-    /// An item that stands by itself.
+    /// Returns a record of an item without an envelope.
     fn bare(item: Fields<'a>) -> Self {
         Self {
             record: Fields::default(),
@@ -78,14 +78,14 @@ impl<'a> CodexRecord<'a> {
         millis_of(self.time.as_ref())
     }
 
-    /// Reads what a user's item says.
+    /// Reads a user item.
     pub(super) fn user(mut self) -> Result<AgentMessage, String> {
         let content = self.content()?;
         let message = user(content, self.millis());
         Ok(with_source(message, self.rest()))
     }
 
-    /// Returns what the item says, which is taken out of it.
+    /// Removes and returns the content of the item.
     pub(super) fn content(&mut self) -> Result<Vec<Content>, String> {
         let blocks = contents(self.item.get("content"), part)?;
         for key in ["type", "role", "content"] {
@@ -94,7 +94,7 @@ impl<'a> CodexRecord<'a> {
         Ok(blocks)
     }
 
-    /// Reads what a tool gave back.
+    /// Reads the output of a tool.
     pub(super) fn result(mut self) -> Result<AgentMessage, String> {
         let output = ["output", "tools"]
             .iter()
@@ -124,15 +124,15 @@ impl<'a> CodexRecord<'a> {
         let kind = self.item.text("type").unwrap_or_default();
         match kind.as_str() {
             "message" => {
-                let mut said = self.content()?;
+                let mut content = self.content()?;
                 if let Some(phase) = self.item.text("phase") {
-                    for block in &mut said {
+                    for block in &mut content {
                         if let Content::Text(text) = block {
                             text.extra.insert("phase", Json::string(&phase));
                         }
                     }
                 }
-                blocks.extend(said);
+                blocks.extend(content);
             }
             "reasoning" | "compaction" if is_encrypted(&self.item) => {
                 let own = self.item.take(OWN);
@@ -158,7 +158,7 @@ impl<'a> CodexRecord<'a> {
         Ok(())
     }
 
-    /// Reads what the model thought.
+    /// Reads the reasoning of the model.
     fn reasoning(&mut self) -> Option<Content> {
         let mut plain_text = Vec::new();
         for key in ["summary", "content"] {
@@ -176,8 +176,7 @@ impl<'a> CodexRecord<'a> {
         (!plain_text.is_empty()).then(|| Content::thinking(plain_text.join("\n\n"), None))
     }
 
-    /// Reads a call, `None` if nothing says what with. A search on the web has no id, and its
-    /// result stays with the provider.
+    /// Reads a call; `None` if it has no arguments. A web search has no id, and its result stays with the provider.
     fn call(&mut self, kind: &str, id: String) -> Result<Option<ToolCall>, String> {
         let input = ["arguments", "input", "action"]
             .into_iter()
@@ -209,7 +208,7 @@ impl<'a> CodexRecord<'a> {
     }
 }
 
-/// Joins the records of one answer, each with its line; what cannot be read is handed to `skip`.
+/// Joins the records of one answer, each with its line; `skip` receives those that cannot be read.
 pub(super) fn answer(
     records: Vec<(u64, CodexRecord<'_>)>,
     model: Option<String>,
@@ -247,7 +246,7 @@ pub(super) fn answer(
     with_source(message.into(), source)
 }
 
-/// Reads the items that a compaction left. What no model reads is left out.
+/// Reads the items that a compaction kept, without those that no model reads.
 pub(super) fn history(items: &RawValue) -> Vec<AgentMessage> {
     let mut messages = Vec::new();
     let mut names: Vec<(String, String)> = Vec::new();
@@ -300,7 +299,7 @@ fn one(
     }
 }
 
-/// Adds a message; items of one answer become one.
+/// Adds a message; items of one answer are joined.
 fn join(messages: &mut Vec<AgentMessage>, message: AgentMessage) {
     let is_answer = message.role() == Role::Assistant;
     if let Some(last) = messages.last_mut().filter(|_| is_answer)
@@ -331,7 +330,7 @@ fn part(raw: &RawValue) -> Result<Content, String> {
     }
 }
 
-/// Reads a text or image with fields beside it, which stay with the block.
+/// Reads a text or image with additional fields, which stay with the block.
 fn annotated(raw: &RawValue) -> Option<Content> {
     let mut part = object_in(Some(raw))?;
     let kind = part.take_string("type")?;
@@ -357,7 +356,7 @@ fn annotated(raw: &RawValue) -> Option<Content> {
     Some(block)
 }
 
-/// True if what a tool gave back says that it failed.
+/// True if the output of a tool reports a failure.
 fn failed(output: &RawValue) -> bool {
     if let Some(fields) = object_in(Some(output)) {
         return fields.get("success").is_some_and(|v| v.get() == "false")

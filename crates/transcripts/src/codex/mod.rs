@@ -1,11 +1,10 @@
-//! Codex: rollouts, one JSON record `{timestamp, type, payload}` a line, in the order of what
-//! happened.
+//! Codex: rollouts, one JSON record `{timestamp, type, payload}` per line, in the order of the events.
 //!
-//! `response_item`s are what the model sees and become messages; all other records are kept as they
-//! are. Two passes: which items of a user are prompts, which items make up one answer and what it
-//! cost shows in records that come later ([`index`]); the second pass reads the records again and
-//! emits them ([`emit`]). Older rollouts, which have no envelope, are read as if they had one ([`bare`]), and the
-//! oldest, which are one document, as lines ([`document`]).
+//! `response_item`s are what the model sees and become messages; all other records are kept unchanged. The transcript
+//! is read in two passes, because later records show which user items are prompts, which items form one answer, and
+//! what an answer cost ([`index`]). The second pass reads the records again and emits them ([`emit`]). Older rollouts
+//! have no envelope and are read as if they had one ([`bare`]); the oldest, which are single documents, are converted
+//! to lines ([`document`]).
 
 mod bare;
 mod document;
@@ -75,7 +74,7 @@ impl Importer for Codex {
     }
 }
 
-/// Reads a rollout of lines, and returns whether there was a conversation in it.
+/// Reads a rollout of lines. Returns true if there was a conversation.
 fn rollout(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let path = source.path;
     let mut skip = |line, reason| sink.skip(Some(line), reason);
@@ -84,7 +83,7 @@ fn rollout(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportE
     emit::emit(source, &index, head, sink)
 }
 
-/// Makes the first pass.
+/// Runs the first pass.
 fn read_index(
     path: &Path,
     reader: &mut dyn ReadSeek,
@@ -115,7 +114,7 @@ fn read_index(
     Ok(index)
 }
 
-/// Describes the session by its first record, else by the id that its file is named after.
+/// Returns the head of the session from its metadata; without metadata, the id is that in the name of the file.
 fn head(path: &Path, index: &CodexIndex) -> SessionHead {
     let nothing = RolloutMeta::default();
     let meta = index.meta.as_ref().unwrap_or(&nothing);

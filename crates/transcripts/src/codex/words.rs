@@ -15,7 +15,7 @@ pub(super) const ADDED: [&str; 12] = [
     "<user_shell_command>",
     "Warning: ",
 ];
-/// The kind of a call that the provider itself carries out.
+/// The kind of a call that the provider executes.
 pub(super) const HOSTED: &str = "web_search_call";
-/// The field of an item that only Codex reads: the interface of the provider does not know it.
+/// The field of an item that only Codex reads; the provider's API does not define it.
 pub(super) const OWN: &str = "internal_chat_message_metadata_passthrough";

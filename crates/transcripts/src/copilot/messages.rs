@@ -1,4 +1,4 @@
-//! From events to messages.
+//! Translates events to messages.
 
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Json, Message, Time, ToolResultMessage,
@@ -14,14 +14,14 @@ use crate::values::{
     user, with_source,
 };
 
-/// The meaning of an event for the session.
+/// The role of an event in the session.
 pub(super) enum CopilotRecord {
     Message(AgentMessage),
-    /// The messages that a compaction left.
+    /// The message that replaces those before a compaction.
     Compaction(AgentMessage),
-    /// The run was stopped.
+    /// The run was aborted.
     Abort,
-    /// Nothing that a model sees.
+    /// An event that no model sees.
     Extension,
 }
 
@@ -35,7 +35,7 @@ struct CopilotEvent<'a> {
 /// Reads the event on `line`.
 ///
 /// # Errors
-/// If the record is not what its kind promises; the error gives the reason.
+/// If a field that its kind requires is missing or invalid; the error gives the reason.
 pub(super) fn read(mut event: Fields<'_>, line: u64) -> Result<CopilotRecord, String> {
     let kind = event.text("type").unwrap_or_default();
     let Some(data) = event.child("data") else {
@@ -70,7 +70,7 @@ impl CopilotEvent<'_> {
         Ok(CopilotRecord::Message(with_source(message, self.source())))
     }
 
-    /// Reads a prompt as it was sent; what was typed is kept beside it.
+    /// Reads a prompt as it was sent; the text as it was typed is kept too.
     fn prompt(mut self) -> Result<CopilotRecord, String> {
         let sent = self.data.text("transformedContent");
         let key = match sent {
@@ -86,10 +86,10 @@ impl CopilotEvent<'_> {
         if let (Some(typed), [Content::Text(text)]) = (&typed, content.as_slice())
             && let Some(at) = text.text.find(typed.as_str())
         {
-            content = authors::around(text, at..at + typed.len());
+            content = authors::split_around(text, at..at + typed.len());
         }
         let mut message = user(content, self.millis());
-        // A text that a skill or a hook brought names it.
+        // A text that a skill or a hook added names its source.
         let origin = self.data.text("source").filter(|origin| !origin.is_empty());
         if let (Some(origin), Some(Message::User(prompt))) = (origin, message.message_mut()) {
             prompt.author = Some(authors::of_origin(&origin));
@@ -150,7 +150,7 @@ impl CopilotEvent<'_> {
     fn result(mut self) -> Result<CopilotRecord, String> {
         let is_error = self.data.get("success").is_some_and(|v| v.get() == "false");
         self.data.take("success");
-        let content = self.given()?;
+        let content = self.take_output()?;
         let message = Message::ToolResult(ToolResultMessage {
             tool_call_id: self.data.take_id("toolCallId").unwrap_or_default(),
             tool_name: self.data.take_string("toolName").unwrap_or_default(),
@@ -165,8 +165,8 @@ impl CopilotEvent<'_> {
         )))
     }
 
-    /// Takes what a tool gave back: its content, or why it failed.
-    fn given(&mut self) -> Result<Vec<Content>, String> {
+    /// Removes and returns the output of a tool: its content, or its error.
+    fn take_output(&mut self) -> Result<Vec<Content>, String> {
         let Some(raw) = some(self.data.get("result")) else {
             let error = some(self.data.get("error"));
             let plain_text = error.and_then(|error| {

@@ -1,9 +1,7 @@
-//! Copilot CLI: one JSON event `{type, data, id, timestamp, parentId}` a line, in the order of what
-//! happened.
+//! Copilot CLI: one JSON event `{type, data, id, timestamp, parentId}` per line, in the order of the events.
 //!
-//! Prompts, answers and results become messages; all other events are kept as they are.
-//! Events of a sub-agent name the call that started it (`parentToolCallId`): each sub-agent is a
-//! session of its own.
+//! Prompts, answers and results become messages; all other events are kept unchanged. The events of a sub-agent name
+//! the call that started it (`parentToolCallId`). Each sub-agent is a session of its own.
 
 mod messages;
 
@@ -55,7 +53,7 @@ impl Importer for CopilotCli {
     }
 }
 
-/// True if a line (maybe cut) can only be Copilot's.
+/// True if a line, which may be truncated, can only be Copilot's.
 fn looks_like_an_event(line: &[u8]) -> bool {
     const OTHERS: [&str; 6] = [
         "customType",
@@ -67,13 +65,13 @@ fn looks_like_an_event(line: &[u8]) -> bool {
     ];
     let keys = KeyOutline::of(line);
     let is_event = keys.has("type") && keys.has("data");
-    // A first line may be cut before the fields that come after `data`.
+    // The first line may be truncated before the fields after `data`.
     let is_start = keys.has("data.sessionId") && keys.has("data.copilotVersion");
     let is_whole = keys.has("id") && keys.has("timestamp") && keys.has("parentId");
     is_event && (is_start || is_whole) && !OTHERS.iter().any(|key| keys.has(key))
 }
 
-/// Reads which session it is and how long it went on.
+/// Reads the id and the last activity of the session.
 fn read_head(source: &mut Source<'_>) -> Result<SessionHead, ImportError> {
     let path = source.path;
     let (mut own, mut started, mut ended) = (None, None, None);
@@ -114,12 +112,12 @@ fn is_time(text: &str) -> bool {
     Time::from_text(text).millis().is_some()
 }
 
-/// Returns the folder that an event says the session began in.
+/// Returns the folder in which the session began, if the event names it.
 fn folder_of(event: &Fields<'_>) -> Option<String> {
     event.child("data")?.child("context")?.text("cwd")
 }
 
-/// Returns the session that an event names: its own, or that of a hook's input.
+/// Returns the session that an event names: its own, or that of the input of a hook.
 fn session_in(event: &Fields<'_>) -> Option<String> {
     let data = event.child("data")?;
     let input = || data.child("input");
@@ -127,7 +125,7 @@ fn session_in(event: &Fields<'_>) -> Option<String> {
         .or_else(|| text_of(input()?.get("sessionId")))
 }
 
-/// The events of a session lie in a folder with its id.
+/// Returns the id of the session from the name of the folder that contains its events.
 fn id_of_folder(path: &Path) -> Option<String> {
     let name = path.parent()?.file_name()?.to_str()?;
     uuid::Uuid::try_parse(name).ok()?;
@@ -136,7 +134,7 @@ fn id_of_folder(path: &Path) -> Option<String> {
 
 struct CopilotReader<'a> {
     transcript: TranscriptBuilder<'a>,
-    /// The sessions of sub-agents, by the calls that started them.
+    /// The numbers of the sub-agents' sessions, by the calls that started them.
     by_call: HashMap<String, usize>,
 }
 
@@ -231,7 +229,7 @@ impl CopilotReader<'_> {
         number
     }
 
-    /// Notes in the main session which loop a call started.
+    /// Records in the main session which loop a call started.
     fn link(&mut self, session: usize, call: String) {
         let Some(first) = self.transcript.loop_at(0) else {
             return;

@@ -34,7 +34,7 @@ impl GeminiHeader {
             identity,
             session,
             title: self.text("summary"),
-            // If no folder is named, the digest still shows which sessions belong together.
+            // Without a folder, the digest still shows which sessions belong together.
             project: self.folder().or_else(|| self.text("projectHash")),
         }
     }
@@ -49,12 +49,12 @@ impl GeminiHeader {
         folders.into_iter().find(|folder| !folder.is_empty())
     }
 
-    /// True if another agent gave the session its task.
+    /// True if the task of the session comes from another agent.
     fn is_subagent(&self) -> bool {
         self.text("kind").is_some_and(|kind| kind == "subagent")
     }
 
-    /// Takes the fields of a session besides its messages; the first word on its id counts.
+    /// Reads the fields of a session other than its messages; the first id wins.
     fn read(&mut self, fields: &Fields<'_>) {
         self.session = self.session.take().or_else(|| fields.text("sessionId"));
         self.started = self.started.take().or_else(|| fields.text("startTime"));
@@ -67,16 +67,16 @@ impl GeminiHeader {
     }
 }
 
-/// Reads a session, whichever layout it has.
+/// Reads a session of either layout.
 pub(super) struct GeminiReader<'a> {
     path: &'a Path,
     header: GeminiHeader,
     transcript: TranscriptBuilder<'a>,
-    /// True if its header was read.
+    /// True if the header was read.
     is_begun: bool,
     list: MessageList,
     /// The messages before the first prompt, which share its turn.
-    lead: Vec<(AgentMessage, String)>,
+    preamble: Vec<(AgentMessage, String)>,
     /// The calls that have a result.
     answered: HashSet<String>,
 }
@@ -90,7 +90,7 @@ impl<'a> GeminiReader<'a> {
             header,
             is_begun: false,
             list: MessageList::default(),
-            lead: Vec::new(),
+            preamble: Vec::new(),
             answered: HashSet::new(),
         }
     }
@@ -100,7 +100,7 @@ impl<'a> GeminiReader<'a> {
         self.transcript.skip(line, reason);
     }
 
-    /// Takes the fields of a session besides its messages.
+    /// Reads the fields of a session other than its messages.
     pub(super) fn header(&mut self, fields: &Fields<'_>) {
         self.header.read(fields);
     }
@@ -117,7 +117,7 @@ impl<'a> GeminiReader<'a> {
         fields.text("id")
     }
 
-    /// Describes the session.
+    /// Passes the description of the session on.
     pub(super) fn begin(&mut self) {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.transcript.describe(self.header.head(self.path));
@@ -127,7 +127,7 @@ impl<'a> GeminiReader<'a> {
         }
     }
 
-    /// Takes a line of the newer layout.
+    /// Handles a line of the newer layout.
     pub(super) fn record(&mut self, record: &str, line: u64) -> Result<(), ImportError> {
         let Ok(fields) = Fields::parse(record) else {
             self.skip(line, "not a JSON object");
@@ -161,12 +161,12 @@ impl<'a> GeminiReader<'a> {
         self.transcript.extension(message, record.as_bytes())
     }
 
-    /// Takes what is no record.
+    /// Keeps bytes that are not a record.
     pub(super) fn unreadable(&mut self, raw: &[u8]) -> Result<(), ImportError> {
         self.transcript.extension(unreadable(raw), raw)
     }
 
-    /// Takes a message.
+    /// Emits a message.
     pub(super) fn message(&mut self, record: &str, line: u64) -> Result<(), ImportError> {
         let raw = record.as_bytes();
         let fields = match Fields::parse(record) {
@@ -196,7 +196,7 @@ impl<'a> GeminiReader<'a> {
                 self.results(answer.results)?;
             }
             GeminiRecord::Responses(mut results) => {
-                // Each is with its call too, as a rule.
+                // Each result is usually stored with its call too.
                 results.retain(|(message, _)| !self.is_answered(message));
                 if results.is_empty() {
                     return self.extension(Some("response"), record);
@@ -214,7 +214,7 @@ impl<'a> GeminiReader<'a> {
         self.transcript.extension(message, record.as_bytes())
     }
 
-    /// True if a call has its result. One without an id is known by nothing.
+    /// True if the result of a call was emitted. A result without an id matches none.
     fn is_answered(&self, message: &AgentMessage) -> bool {
         match message.message() {
             Some(Message::ToolResult(result)) => self.answered.contains(&result.tool_call_id),
@@ -235,7 +235,7 @@ impl<'a> GeminiReader<'a> {
         Ok(())
     }
 
-    /// Leaves the first messages of the list: what comes next goes on from there.
+    /// Drops all but the first messages of the list; the next message continues from there.
     fn cut_back(&mut self, kept: usize, line: u64) -> Result<(), ImportError> {
         let Some(first) = self.list.get(kept) else {
             return Ok(());
@@ -253,7 +253,7 @@ impl<'a> GeminiReader<'a> {
         self.transcript.go_back(after, format!("line-{line}"))?;
         self.list.truncate(kept);
         if kept > 0 && after.is_none() {
-            for (message, raw) in &self.lead {
+            for (message, raw) in &self.preamble {
                 if self.transcript.may_repeat(raw.len(), line) {
                     self.transcript
                         .input(message.clone(), raw.as_bytes(), false)?;
@@ -263,8 +263,8 @@ impl<'a> GeminiReader<'a> {
         Ok(())
     }
 
-    /// Takes a list that replaces the one so far. One that only ends earlier goes back; one that goes on
-    /// brings new messages; any other is what a compaction left.
+    /// Handles a list that replaces the current one. A shorter list with the same beginning is a rewind, a longer one
+    /// adds messages, and any other list is the result of a compaction.
     fn replaced(
         &mut self,
         messages: &[&RawValue],
@@ -290,14 +290,14 @@ impl<'a> GeminiReader<'a> {
         Ok(())
     }
 
-    /// Takes a message that only a list contains: nobody typed it.
+    /// Emits a message that only a list contains: no person typed it.
     fn added(&mut self, message: ListedMessage) -> Result<(), ImportError> {
         let after = self.transcript.last_turn();
         let raw = message.raw.as_bytes();
         match message.record {
             GeminiRecord::Prompt(prompt) => {
                 if self.transcript.here().is_none() {
-                    self.lead.push(((*prompt).clone(), message.raw.clone()));
+                    self.preamble.push(((*prompt).clone(), message.raw.clone()));
                 }
                 self.transcript.input(*prompt, raw, false)?;
             }
@@ -313,7 +313,7 @@ impl<'a> GeminiReader<'a> {
         Ok(())
     }
 
-    /// Takes a compaction: its list ends with the messages that were kept.
+    /// Handles a compaction, whose list ends with the kept messages.
     fn compacted(
         &mut self,
         mut messages: Vec<ListedMessage>,
@@ -334,7 +334,7 @@ impl<'a> GeminiReader<'a> {
         self.transcript.compaction(TOOL, effect, record)
     }
 
-    /// Ends the session. Returns whether there was a conversation.
+    /// Ends the session. Returns true if there was a conversation.
     pub(super) fn finish(self) -> Result<bool, ImportError> {
         self.transcript.finish()
     }

@@ -1,5 +1,5 @@
-//! The list of messages that the model sees, as a session changes it: messages are added, taken off its end, or
-//! replaced by others.
+//! The list of messages that the model sees, and its changes during a session: messages are added, removed from the
+//! end, or replaced.
 
 use loopstore::model::AgentMessage;
 use serde_json::value::RawValue;
@@ -15,25 +15,26 @@ pub(super) struct ListEntry {
     id: String,
     /// The turn of the message before it.
     pub(super) after: Option<LoopTurn>,
-    /// Its own turn; none in what a compaction left.
+    /// The turn of the message; `None` for a message that a compaction created.
     pub(super) at: Option<LoopTurn>,
 }
 
 impl ListEntry {
-    /// True if the message before it is in another turn.
+    /// True if the message before it belongs to another turn.
     pub(super) fn begins_turn(&self) -> bool {
         self.at.is_some() && self.at != self.after
     }
 }
 
-/// A message of a list that the session file holds whole.
+/// A message of a list that is stored whole in the session file.
 pub(super) struct ListedMessage {
     pub(super) id: String,
     pub(super) record: GeminiRecord,
     pub(super) raw: String,
 }
 
-/// Reads the messages of a list that the model sees; `None` if one cannot be read. Responses are with their calls.
+/// Reads the messages of a list that the model sees; `None` if one cannot be read. Tool responses are left out: they
+/// are stored with their calls.
 pub(super) fn messages_of(list: &[&RawValue]) -> Option<Vec<ListedMessage>> {
     let mut read = Vec::new();
     for raw in list {
@@ -72,20 +73,20 @@ impl MessageList {
         self.0.truncate(kept);
     }
 
-    /// Returns the place of a message. Gemini CLI takes all messages off for one that is not on the list.
+    /// Returns the index of a message; 0 if the list does not contain it, since Gemini CLI then drops all messages.
     pub(super) fn find(&self, id: &str) -> usize {
         let found = self.0.iter().position(|message| message.id == id);
         found.unwrap_or(0)
     }
 
-    /// Returns the number of messages at the beginning that both lists have in common.
+    /// Returns the number of messages that both lists have in common at the beginning.
     pub(super) fn begins_as(&self, list: &[ListedMessage]) -> usize {
         let mut pairs = self.0.iter().zip(list);
         let differs = pairs.position(|(shown, listed)| shown.id != listed.id);
         differs.unwrap_or(self.len().min(list.len()))
     }
 
-    /// Returns the number of messages at the end that both lists have in common, in whole turns.
+    /// Returns the number of messages that both lists have in common at the end, in whole turns.
     pub(super) fn ends_as(&self, list: &[ListedMessage]) -> usize {
         let mut pairs = self.0.iter().rev().zip(list.iter().rev());
         let differs = pairs.position(|(shown, listed)| shown.id != listed.id);
@@ -95,8 +96,8 @@ impl MessageList {
         same - parted
     }
 
-    /// Puts messages in the place of all but the last `tail`, and returns what the model sees of them. `after`: the
-    /// turn at which that happens.
+    /// Replaces all but the last `tail` messages, and returns the new messages that the model sees. `after` is the turn
+    /// at which this happens.
     pub(super) fn replace(
         &mut self,
         list: Vec<ListedMessage>,

@@ -1,4 +1,4 @@
-//! From the records of Gemini CLI to messages.
+//! Translates the records of Gemini CLI to messages.
 
 use std::ops::Range;
 
@@ -9,35 +9,35 @@ use loopstore::model::{
 use loopstore_model::author::own_words;
 use serde_json::value::RawValue;
 
-use crate::authors::{around, mark_injected};
+use crate::authors::{mark_injected, split_around};
 use crate::fields::{Fields, list, some};
 use crate::values::{
     arguments, call, contents, count, millis_of, object_in, other, user, with_source,
 };
 
-/// The meaning of a record for the session.
+/// The role of a record in the session.
 pub(super) enum GeminiRecord {
     Prompt(Box<AgentMessage>),
     Answer(Box<GeminiAnswer>),
     /// The results of tools, each with the JSON that it was made from.
     Responses(Vec<(AgentMessage, String)>),
-    /// Nothing that a model sees.
+    /// A record that no model sees.
     Extension,
 }
 
-/// An answer with what its tools gave back.
+/// An answer with the results of its tools.
 pub(super) struct GeminiAnswer {
     pub(super) message: AgentMessage,
-    /// The JSON that it was made from, without the fields that change while its tools run.
+    /// The JSON of the record, without the fields that change while its tools run.
     pub(super) raw: String,
-    /// The result of each call that has one, and what it was made from.
+    /// The result of each call that has one, with its JSON.
     pub(super) results: Vec<(AgentMessage, String)>,
 }
 
 /// Reads a record.
 ///
 /// # Errors
-/// If the record is not what its kind promises; the error gives the reason.
+/// If a field that its kind requires is missing or invalid; the error gives the reason.
 pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
     let time = fields.text("timestamp").map(Time::from_text);
     let timestamp = millis_of(time.as_ref());
@@ -61,22 +61,22 @@ pub(super) fn read(mut fields: Fields<'_>) -> Result<GeminiRecord, String> {
     }
 }
 
-/// Returns the results in a message in the user's name that says nothing else.
+/// Returns the results in a user message, if it contains nothing else.
 fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentMessage, String)>> {
     let parts = some(fields.get("content")).and_then(list)?;
     let read = |raw: &RawValue| {
         let function = object_in(Some(raw))?.child("functionResponse")?;
         let (mut content, _) = response(raw).ok()?;
         content.extend(contents(function.get("parts"), part).ok()?);
-        let given = function.object("response");
+        let response_json = function.object("response");
         let id = function.text("id").unwrap_or_default();
-        // As in the record of its call.
+        // The same text as in the record of the call.
         let made_from = format!("{id}\n[{}]", Json::parse(raw.get()).ok()?.as_str());
         let message = Message::ToolResult(ToolResultMessage {
             tool_call_id: id,
             tool_name: function.text("name").unwrap_or_default(),
             content,
-            is_error: given.get("error").is_some() && given.iter().count() == 1,
+            is_error: response_json.get("error").is_some() && response_json.iter().count() == 1,
             timestamp: timestamp.clone(),
             ..ToolResultMessage::default()
         });
@@ -86,44 +86,45 @@ fn responses(fields: &Fields<'_>, timestamp: &Option<Int>) -> Option<Vec<(AgentM
     read.filter(|responses| !responses.is_empty())
 }
 
-/// The line before the files that a prompt names, whose text is added after the prompt.
+/// The line before the files that a prompt names, whose contents are added after the prompt.
 const FILES: &str = "--- Content from referenced files ---";
 
-/// Tells the words of a prompt from what was added to it. `shown`: what the person saw of it.
+/// Separates the words of a prompt from added texts. `shown` is the part that the person saw.
 pub(crate) fn prompt(content: Vec<Content>, shown: &[Content]) -> Vec<Content> {
     let text_of = |block: &Content| match block {
         Content::Text(text) => Some(text.text.clone()),
         _ => None,
     };
     let shown = shown.iter().find_map(text_of).filter(|shown| {
-        let holds = |block: &Content| text_of(block).is_some_and(|text| text.contains(shown));
-        !shown.trim().is_empty() && content.iter().any(holds)
+        let contains_shown =
+            |block: &Content| text_of(block).is_some_and(|text| text.contains(shown));
+        !shown.trim().is_empty() && content.iter().any(contains_shown)
     });
     let shown = shown.as_deref();
     let own_of = |block: &Content| match block {
-        Content::Text(text) => typed(&text.text, shown),
+        Content::Text(text) => typed_range(&text.text, shown),
         _ => None,
     };
     let Some(at) = content.iter().position(|block| own_of(block).is_some()) else {
         return content;
     };
-    let mut told = Vec::new();
+    let mut parts = Vec::new();
     for (nth, mut block) in content.into_iter().enumerate() {
         match (own_of(&block).filter(|_| nth == at), &block) {
-            (Some(own), Content::Text(text)) => told.extend(around(text, own)),
+            (Some(own), Content::Text(text)) => parts.extend(split_around(text, own)),
             _ => {
                 if nth > at || shown.is_some() {
                     mark_injected(&mut block);
                 }
-                told.push(block);
+                parts.push(block);
             }
         }
     }
-    told
+    parts
 }
 
-/// Returns the person's words in a text beside which something was added.
-fn typed(text: &str, shown: Option<&str>) -> Option<Range<usize>> {
+/// Returns the range of the person's words in a text with additions.
+fn typed_range(text: &str, shown: Option<&str>) -> Option<Range<usize>> {
     if let Some(shown) = shown {
         return text.find(shown).map(|at| at..at + shown.len());
     }
@@ -190,7 +191,7 @@ fn answer(mut fields: Fields<'_>, timestamp: Option<Int>) -> Result<GeminiRecord
     })))
 }
 
-/// Reads what the model thought: a subject and a description.
+/// Reads a thought of the model: a subject and a description.
 fn thinking(raw: &RawValue) -> Result<Content, String> {
     let Some(mut fields) = object_in(Some(raw)) else {
         return other(raw);
@@ -235,23 +236,23 @@ fn tool_call(raw: &RawValue, spare_id: &str) -> Result<CallAndResult, String> {
     Ok((Content::ToolCall(call), result))
 }
 
-/// Reads what a tool gave back, `None` if it did not yet.
+/// Reads the result of a call; `None` if there is none yet.
 fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMessage>, String> {
     let status = fields.text("status");
     let ended = ["success", "error", "cancelled"];
     let is_over = status
         .as_deref()
         .is_some_and(|status| ended.contains(&status));
-    let given = some(fields.get("result"));
-    if given.is_none() && !is_over {
+    let output = some(fields.get("result"));
+    if output.is_none() && !is_over {
         return Ok(None);
     }
-    let content = match given {
+    let content = match output {
         None => Vec::new(),
-        Some(given) => {
-            let (mut content, is_all) = response(given)?;
-            // Images are within the response, beside what it says.
-            for raw in list(given).unwrap_or_else(|| vec![given]) {
+        Some(output) => {
+            let (mut content, is_all) = response(output)?;
+            // Images are inside the response, next to its text.
+            for raw in list(output).unwrap_or_else(|| vec![output]) {
                 let of = object_in(Some(raw)).and_then(|of| of.child("functionResponse"));
                 let parts = of.as_ref().and_then(|of| of.get("parts"));
                 content.extend(contents(parts, part)?);
@@ -275,9 +276,9 @@ fn result(id: &str, name: &str, mut fields: Fields<'_>) -> Result<Option<AgentMe
     Ok(Some(with_source(message.into(), source)))
 }
 
-/// Reads the parts of a result, and says whether they hold all that it says.
-pub(crate) fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String> {
-    let parts = list(given).unwrap_or_else(|| vec![given]);
+/// Reads the parts of a result. The flag is true if the parts contain everything in the response.
+pub(crate) fn response(value: &RawValue) -> Result<(Vec<Content>, bool), String> {
+    let parts = list(value).unwrap_or_else(|| vec![value]);
     let (mut content, mut is_all) = (Vec::new(), true);
     for raw in parts {
         let (block, whole) = match response_text(raw) {
@@ -290,12 +291,12 @@ pub(crate) fn response(given: &RawValue) -> Result<(Vec<Content>, bool), String>
     Ok((content, is_all))
 }
 
-/// Returns the text of a function's response.
+/// Returns the text of a function's response, with the same flag.
 fn response_text(raw: &RawValue) -> Option<(Content, bool)> {
     let part = object_in(Some(raw))?;
     let function = part.child("functionResponse")?;
-    let given = function.get("response")?;
-    let response = object_in(Some(given));
+    let response_json = function.get("response")?;
+    let response = object_in(Some(response_json));
     let only = response
         .as_ref()
         .filter(|fields| fields.iter().count() == 1);
@@ -311,7 +312,7 @@ fn response_text(raw: &RawValue) -> Option<(Content, bool)> {
     Some(match text {
         Some(text) => (Content::text(text), is_plain),
         None => (
-            Content::text(Json::parse(given.get()).ok()?.as_str()),
+            Content::text(Json::parse(response_json.get()).ok()?.as_str()),
             false,
         ),
     })
@@ -339,7 +340,7 @@ fn usage(value: &RawValue) -> Option<Usage> {
     })
 }
 
-/// Reads a part; one that is not known stays as it is.
+/// Reads a part; an unknown part is kept unchanged.
 pub(crate) fn part(raw: &RawValue) -> Result<Content, String> {
     let known = || {
         let part = object_in(Some(raw))?;

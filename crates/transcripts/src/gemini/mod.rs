@@ -1,10 +1,9 @@
-//! Gemini CLI: a document `{sessionId, projectHash, messages, …}` that is rewritten as the session
-//! goes on, or, in newer versions, one JSON record a line: a header, messages, and updates of the
-//! header (`{"$set": …}`), where a message that is written again replaces the earlier
-//! one. `{"$rewindTo": id}` takes a message and all after it back, and a header update may bring the list of
-//! messages anew, where some were taken back or a summary replaced the first.
+//! Gemini CLI: a document `{sessionId, projectHash, messages, …}` that is rewritten as the session grows or, in newer
+//! versions, one JSON record per line: a header, messages, and updates of the header (`{"$set": …}`). A message that is
+//! written again replaces the earlier one. `{"$rewindTo": id}` removes a message and all after it. An update of the
+//! header may contain a new list of messages, with some removed or the first ones replaced by a summary.
 //!
-//! Calls and results are within the model's message: they become a call and messages of their own.
+//! Calls and results are inside the message of the model; they become a call and messages of their own.
 
 mod emit;
 mod listed;
@@ -59,7 +58,7 @@ impl Importer for GeminiCli {
     }
 }
 
-/// True if a line (maybe cut) can only be a message of the newer layout.
+/// True if a line, which may be truncated, can only be a message of the newer layout.
 fn looks_like_a_record(keys: &KeyOutline) -> bool {
     const OTHERS: [&str; 5] = ["uuid", "parentId", "message", "payload", "role"];
     let is_message = ["id", "timestamp", "type", "content"]
@@ -71,7 +70,7 @@ fn looks_like_a_record(keys: &KeyOutline) -> bool {
     is_message && is_answer && !OTHERS.iter().any(|key| keys.has(key))
 }
 
-/// True if the file is one value that goes over many lines.
+/// True if the file is one value of several lines.
 fn is_document(source: &mut Source<'_>) -> Result<bool, ImportError> {
     let failed = unread(source.path);
     let mut lines = ValueReader::new(&mut *source.reader).map_err(failed)?;
@@ -85,7 +84,7 @@ fn is_document(source: &mut Source<'_>) -> Result<bool, ImportError> {
     })
 }
 
-/// Reads a document; a list of documents is read as if they were one after the other.
+/// Reads a document; a list of documents is read like several documents.
 fn document(source: &mut Source<'_>, reader: &mut GeminiReader<'_>) -> Result<(), ImportError> {
     let mut pieces = JsonStream::new(source)?;
     while let Some(piece) = pieces.next()? {
@@ -97,7 +96,7 @@ fn document(source: &mut Source<'_>, reader: &mut GeminiReader<'_>) -> Result<()
     Ok(())
 }
 
-/// Reads a document in one piece.
+/// Reads a document as a whole.
 fn whole(text: &str, line: u64, reader: &mut GeminiReader<'_>) -> Result<(), ImportError> {
     let mut fields = match Fields::parse(text) {
         Ok(fields) => fields,
@@ -127,13 +126,13 @@ fn whole(text: &str, line: u64, reader: &mut GeminiReader<'_>) -> Result<(), Imp
 /// The indexed facts of a line.
 struct LineMark {
     place: SourceLocation,
-    /// The last writing of its message.
+    /// The location of the last version of its message.
     last: SourceLocation,
-    /// False if it was reported as unreadable.
+    /// False if the line was reported as unreadable.
     is_value: bool,
 }
 
-/// Reads the newer layout, twice: which writing of a message is the last shows at the end.
+/// Reads the newer layout in two passes, since only the end shows which version of a message is the last.
 fn lines(source: &mut Source<'_>, reader: &mut GeminiReader<'_>) -> Result<(), ImportError> {
     let written = last_writings(source, reader)?;
     reader.begin();
@@ -173,7 +172,8 @@ fn last_writings(
                     }),
                 }
             }
-            // The writer may not be done with the last line: kept now, it would come again whole.
+            // The writer may not have finished the last line: if it were kept now, the next import would add it again,
+            // whole.
             LinePart::Unreadable { bytes, reason, cut } => {
                 if !bytes.is_empty() && !cut {
                     written.push(LineMark {

@@ -1,4 +1,4 @@
-//! From the items of goose's messages to content.
+//! Translates the items of goose's messages to content.
 
 use loopstore::model::{Content, Message, ToolResultMessage};
 use serde_json::value::RawValue;
@@ -14,10 +14,10 @@ pub(super) struct GooseItems {
     pub(super) results: Vec<ToolResultMessage>,
 }
 
-/// Reads the items of a message; what is for the person alone is left to the record.
+/// Reads the items of a message. Items for the person only are left in the record.
 ///
 /// # Errors
-/// If they are no list.
+/// If the content is not a list.
 pub(super) fn items(content: &RawValue) -> Result<GooseItems, String> {
     let mut items = GooseItems::default();
     for raw in list(content).ok_or("its content is no list")? {
@@ -53,16 +53,16 @@ fn block(item: &Fields<'_>) -> Option<Content> {
     }
 }
 
-/// True if a model gets an item: the same text often stands twice, once for each.
+/// True if an item is for the model. The same text often exists twice, once for the model and once for the person.
 fn is_for_model(item: &Fields<'_>) -> bool {
     let audience: Option<Vec<String>> = item.object("annotations").read("audience");
     audience.is_none_or(|audience| audience.iter().any(|one| one == "assistant"))
 }
 
 fn request(item: &Fields<'_>) -> Result<loopstore::model::ToolCall, String> {
-    let told = item.object("toolCall");
-    let value = told.object("value");
-    // The text of the model could not be read as a call; the result says so.
+    let fields = item.object("toolCall");
+    let value = fields.object("value");
+    // The text of the model could not be parsed as a call; the result contains the error.
     let name = value
         .text("name")
         .unwrap_or_else(|| "unreadable".to_owned());
@@ -72,11 +72,11 @@ fn request(item: &Fields<'_>) -> Result<loopstore::model::ToolCall, String> {
 }
 
 fn response(item: &Fields<'_>) -> ToolResultMessage {
-    let told = item.object("toolResult");
-    let failed = told.text("error");
-    // A list, or since then an object that holds it.
-    let value = told.get("value");
-    let of_object = told.child("value");
+    let fields = item.object("toolResult");
+    let failed = fields.text("error");
+    // A list or, in newer versions, an object that contains it.
+    let value = fields.get("value");
+    let of_object = fields.child("value");
     let parts = value
         .and_then(list)
         .or_else(|| of_object.as_ref()?.get("content").and_then(list));
@@ -95,7 +95,7 @@ fn response(item: &Fields<'_>) -> ToolResultMessage {
     }
 }
 
-/// Returns the texts of a message in a row.
+/// Returns the joined texts of a message.
 pub(super) fn text_in(content: &[Content]) -> String {
     let text = |block: &Content| match block {
         Content::Text(text) => Some(text.text.clone()),
@@ -108,7 +108,7 @@ pub(super) fn text_in(content: &[Content]) -> String {
         .join("\n")
 }
 
-/// A result as a message.
+/// Returns a result as a message.
 pub(super) fn result(mut result: ToolResultMessage, millis: Option<i64>) -> Message {
     result.timestamp = millis.map(Into::into);
     Message::ToolResult(result)

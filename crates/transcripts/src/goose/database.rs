@@ -1,5 +1,5 @@
-//! Reads the SQLite file in which goose keeps its sessions. Its columns differ by version: those that are there are
-//! read, and nothing is written.
+//! Reads the SQLite file in which goose keeps its sessions. The columns differ by version; those that exist are read.
+//! Nothing is written.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use crate::sqlite_file::{Unusable, has_columns, open, reason, text};
 /// One session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GooseSession {
-    /// Its id.
+    /// The id.
     pub id: String,
     /// The title.
     pub name: Option<String>,
-    /// The folder that it works in.
+    /// The working folder.
     pub project: Option<String>,
     /// The time at which the session began, in the form of the file.
     pub created: Option<String>,
     /// The time of the last change, in the form of the file.
     pub updated: Option<String>,
-    /// The session that started it.
+    /// The id of the session that started this one.
     pub parent: Option<String>,
     /// The model used last.
     pub model: Option<String>,
@@ -127,7 +127,7 @@ fn message(row: &Row<'_>) -> GooseRow {
     }
 }
 
-/// Returns the name of a model in its configuration.
+/// Returns the name of the model in a configuration.
 fn model(config: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Config {

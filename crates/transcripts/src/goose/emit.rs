@@ -14,25 +14,25 @@ use crate::transcript::{Style, TranscriptBuilder};
 use crate::values::{unix_millis, user};
 use crate::{FoundEffect, ImportError, SessionHead, Sink};
 
-/// In what goose says to the model behind the summary of a compaction.
+/// A part of goose's message to the model after the summary of a compaction.
 const COMPACTED: &str = "context was compacted";
 
 /// A message as it is stored.
 pub(super) struct GooseMessage<'a> {
     pub(super) id: Option<String>,
     pub(super) role: String,
-    /// A list of items, and the metadata of the message, as JSON.
+    /// The list of items as JSON.
     pub(super) content: &'a str,
     pub(super) metadata: &'a str,
-    /// When it was written, since the epoch, in any unit.
+    /// The time of the message since the epoch, in any unit.
     pub(super) created: Option<i64>,
-    /// The bytes in the file, to be kept where no model sees it.
+    /// The bytes in the file, kept for a message that no model sees.
     pub(super) raw: &'a str,
 }
 
 impl GooseMessage<'_> {
-    /// Returns what a later import compares. Who sees a message, and what goose notes of a call, is written
-    /// into it later.
+    /// Returns the text that a later import compares, without the fields that goose updates later: the visibility, and
+    /// notes on calls.
     fn made_from(&self, found: &GooseItems) -> String {
         let results: Vec<Json> = found
             .results
@@ -48,7 +48,7 @@ impl GooseMessage<'_> {
     }
 }
 
-/// A text in the user's name that no person sees: a summary, if what follows says so.
+/// A user text that no person sees: a summary, if the next message confirms it.
 struct HeldRow {
     message: AgentMessage,
     raw: Vec<u8>,
@@ -57,7 +57,7 @@ struct HeldRow {
 pub(super) struct GooseEmitter<'a> {
     transcript: TranscriptBuilder<'a>,
     model: Option<String>,
-    /// The id of the answer that was emitted last, if nothing came since.
+    /// The id of the answer that was emitted last, if no other message followed.
     answer: Option<String>,
     held: Option<HeldRow>,
     /// True if the last message reported a compaction: the prompt may be repeated after it.
@@ -87,7 +87,7 @@ impl<'a> GooseEmitter<'a> {
         self.transcript.repair(json, row)
     }
 
-    /// Takes the next message, which is on a line, or in a row.
+    /// Handles the next message; `line` is its line or row.
     pub(super) fn message(
         &mut self,
         message: GooseMessage<'_>,
@@ -118,7 +118,7 @@ impl<'a> GooseEmitter<'a> {
             }
             ("assistant", _) => self.answer(found, &about, millis, (&message, made_from)),
             ("user", _) if !found.results.is_empty() => {
-                self.settle()?;
+                self.flush_held()?;
                 self.answer = None;
                 for of in found.results {
                     let of = result(of, millis).into();
@@ -127,26 +127,26 @@ impl<'a> GooseEmitter<'a> {
                 if found.content.is_empty() {
                     return Ok(());
                 }
-                let said = by_harness(user(found.content, millis.map(Into::into)));
-                self.transcript.input(said, made_from, false)
+                let message = by_harness(user(found.content, millis.map(Into::into)));
+                self.transcript.input(message, made_from, false)
             }
             ("user", _) if found.content.is_empty() => self.record(&message),
             ("user", true) if !is_injected => {
-                self.settle()?;
+                self.flush_held()?;
                 self.answer = None;
                 self.is_compacted = false;
                 let name = message.id.clone();
                 let name = name.unwrap_or_else(|| format!("message-{}", self.messages));
-                let said = user(found.content, millis.map(Into::into));
-                self.transcript.prompt(name, said, made_from)
+                let message = user(found.content, millis.map(Into::into));
+                self.transcript.prompt(name, message, made_from)
             }
             ("user", _) if self.is_compacted && !is_injected => {
-                // The prompt once more, for the model alone.
+                // The prompt is repeated for the model only.
                 self.is_compacted = false;
                 self.record(&message)
             }
             ("user", _) => {
-                self.settle()?;
+                self.flush_held()?;
                 self.answer = None;
                 let message = HeldRow {
                     message: by_harness(user(found.content, millis.map(Into::into))),
@@ -164,7 +164,7 @@ impl<'a> GooseEmitter<'a> {
         }
     }
 
-    /// Keeps what no model sees.
+    /// Keeps a message that no model sees.
     fn record(&mut self, message: &GooseMessage<'_>) -> Result<(), ImportError> {
         let record = extension_of(Some("goose-message"), message.raw);
         self.transcript
@@ -175,8 +175,8 @@ impl<'a> GooseEmitter<'a> {
         self.transcript.input(held.message, &held.raw, false)
     }
 
-    /// Emits what was held back: it was no summary.
-    fn settle(&mut self) -> Result<(), ImportError> {
+    /// Emits the held text: it was not a summary.
+    fn flush_held(&mut self) -> Result<(), ImportError> {
         match self.held.take() {
             Some(held) => self.added(held),
             None => Ok(()),
@@ -190,7 +190,7 @@ impl<'a> GooseEmitter<'a> {
         millis: Option<i64>,
         (message, made_from): (&GooseMessage<'_>, &[u8]),
     ) -> Result<(), ImportError> {
-        self.settle()?;
+        self.flush_held()?;
         self.is_compacted = false;
         if found.content.is_empty() {
             return self.record(message);
@@ -212,7 +212,7 @@ impl<'a> GooseEmitter<'a> {
             timestamp: millis.map(Into::into),
             ..AssistantMessage::default()
         });
-        // The parts of one answer are rows of one id.
+        // The parts of one answer are rows with one id.
         let is_more = message.id.is_some() && self.answer == message.id;
         self.answer.clone_from(&message.id);
         match is_more {
@@ -223,7 +223,7 @@ impl<'a> GooseEmitter<'a> {
         }
     }
 
-    /// Takes a compaction: the summary was held back, and `content` goes with it.
+    /// Handles a compaction: the summary was held, and `content` belongs to it.
     fn compaction(
         &mut self,
         content: Vec<Content>,
@@ -235,7 +235,7 @@ impl<'a> GooseEmitter<'a> {
             return self.record(message);
         };
         if self.transcript.here().is_none() {
-            // Nothing is known of what it stands for.
+            // The range that the summary replaces is unknown.
             return self.transcript.input(held.message, &held.raw, false);
         }
         let note = Message::Assistant(AssistantMessage {
@@ -244,7 +244,7 @@ impl<'a> GooseEmitter<'a> {
         });
         let effect = FoundEffect::Summary {
             messages: vec![held.message, note.into()],
-            // In the middle of a turn too everything is hidden; the model goes on from the summary.
+            // Even in the middle of a turn, all messages are hidden; the model continues from the summary.
             first_kept: None,
         };
         let record = Json::parse(message.raw).unwrap_or_default();
@@ -252,28 +252,28 @@ impl<'a> GooseEmitter<'a> {
         self.transcript.end_loop()
     }
 
-    /// Ends the session. Returns whether there was a conversation.
+    /// Ends the session. Returns true if there was a conversation.
     pub(super) fn finish(mut self) -> Result<bool, ImportError> {
-        self.settle()?;
+        self.flush_held()?;
         self.transcript.finish()
     }
 }
 
-fn usage(told: &Fields<'_>) -> Option<Usage> {
+fn usage(fields: &Fields<'_>) -> Option<Usage> {
     let mut extra = Extra::default();
-    if let Some(cost) = told.get("cost")
+    if let Some(cost) = fields.get("cost")
         && let Ok(cost) = Json::parse(cost.get())
         && cost.read::<f64>().is_ok()
     {
         extra.insert("cost", cost);
     }
     Some(Usage {
-        input: told.read("inputTokens")?,
-        output: told.read("outputTokens").unwrap_or_else(|| 0.into()),
+        input: fields.read("inputTokens")?,
+        output: fields.read("outputTokens").unwrap_or_else(|| 0.into()),
         reasoning: None,
-        cache_read: told.read("cacheReadTokens"),
-        cache_write: told.read("cacheWriteTokens"),
-        total_tokens: told.read("totalTokens"),
+        cache_read: fields.read("cacheReadTokens"),
+        cache_write: fields.read("cacheWriteTokens"),
+        total_tokens: fields.read("totalTokens"),
         extra,
     })
 }

@@ -1,9 +1,9 @@
-//! goose: `sessions/<id>.jsonl`, a line about the session and one for each message; since October 2025 the SQLite
-//! file `sessions/sessions.db`, whose rows hold the same messages.
+//! goose: `sessions/<id>.jsonl`, one line for the session and one for each message; since October 2025 the SQLite file
+//! `sessions/sessions.db`, whose rows contain the same messages.
 //!
-//! Both are read as goose's source says; of recordings none was at hand. Results are in the user's name, and a
-//! message may be for the person alone or for the model alone: where goose compacted, what came before is for the
-//! person, and a summary for the model comes after it.
+//! Both readers follow goose's source; no recordings were available. Results are user messages, and a message may be
+//! for the person only or for the model only: after a compaction the earlier messages are for the person, and a summary
+//! for the model follows them.
 
 mod content;
 mod database;
@@ -68,7 +68,7 @@ fn is_own(line: &[u8]) -> bool {
 fn lines(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let path = source.path;
     let mut about = GooseSession {
-        // The name of the file is the session's.
+        // The session is named after the file.
         id: path
             .file_stem()
             .map(|stem| stem.to_string_lossy().into_owned())
@@ -147,7 +147,7 @@ fn head(path: &Path, about: GooseSession) -> SessionHead {
     let own =
         (!about.id.is_empty() && SessionId::new(about.id.as_str()).is_ok()).then_some(about.id);
     let (identity, id) = identity(path, own.as_deref());
-    // SQLite's own times are UTC and have a space between day and hour.
+    // SQLite's own times are in UTC and have a space between date and time.
     let time = |text: String| match text.contains('T') {
         true => Time::from_text(text),
         false => Time::from_text(format!("{}Z", text.replacen(' ', "T", 1))),

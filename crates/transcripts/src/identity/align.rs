@@ -13,17 +13,17 @@ use super::stored::{StoredEntry, StoredLoop};
 use crate::matching::{Digests, RecordDigest};
 use crate::secrets::Secrets;
 
-/// The outcome of the comparison for a message of the transcript.
+/// The result of the comparison for a message of the transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The message with this sequence is the same.
+    /// The stored message with this sequence is the same.
     Known(u32),
-    /// A later state of the stored message. It may replace it if the transcript has a counterpart of all
-    /// that comes after it.
+    /// A later state of the stored message. It may replace the stored one if the transcript has a counterpart for each
+    /// later stored message.
     Later { seq: u32, may_replace: bool },
-    /// The same message as the stored one, with other words: both are kept.
+    /// The same message as the stored one, with another text: both are kept.
     Revised(u32),
-    /// Not stored yet.
+    /// The message is not stored.
     New,
 }
 
@@ -39,16 +39,16 @@ impl Fate {
 
 /// The messages that a loop of a transcript and a stored loop have in common.
 pub(super) struct Alignment {
-    /// The fates of the messages that belong to the stored loop: the common beginning, and what comes behind its end.
+    /// The fates of the messages that belong to the stored loop: the common beginning, and the messages after its end.
     pub(super) fates: Vec<Fate>,
-    /// The number of common messages, and of those among them that a person or an agent wrote.
+    /// The number of common messages, and the number of those that a person or an agent wrote.
     pub(super) common: usize,
     pub(super) voices: usize,
-    /// The first message that comes behind the end of the stored loop.
+    /// The first message after the end of the stored loop.
     pub(super) grows_at: Option<usize>,
-    /// True if the stored loop has messages behind those in common.
+    /// True if the stored loop has messages after the common ones.
     pub(super) is_left_behind: bool,
-    /// True if the first message of both was made from the same record.
+    /// True if the first messages of both were made from the same record.
     pub(super) begins_equal: bool,
 }
 
@@ -56,10 +56,10 @@ pub(super) struct Alignment {
 pub(super) struct Comparison<'a> {
     pub(super) read: &'a dyn StoreRead,
     pub(super) digests: &'a Digests,
-    /// True if loopstore itself may have written the transcript. It then holds also what was recorded here, which is
-    /// known by what it says.
+    /// True if loopstore itself may have written the transcript. It then also contains messages that were recorded
+    /// here, which are recognised by their content.
     pub(super) own_form: bool,
-    /// Redacts what is compared with a session that is redacted.
+    /// Redacts messages before they are compared with a redacted session.
     pub(super) secrets: Option<RefCell<&'a mut Secrets>>,
 }
 
@@ -68,14 +68,14 @@ struct MessagePair {
     ours: usize,
     theirs: usize,
     is_equal: bool,
-    /// `None`: the message is in the place of the other and has other words.
+    /// `None` if the message has the position of the other and another text.
     likeness: Option<Likeness>,
 }
 
 impl Comparison<'_> {
-    /// Compares the messages of a loop from `from` on with a stored loop; `None` if they do not begin alike.
+    /// Compares the messages of a loop from `from` on with a stored loop; `None` if their beginnings differ.
     ///
-    /// Notes are no part of the conversation: they are compared apart.
+    /// Notes are not part of the conversation and are compared separately.
     pub(super) fn align(
         &self,
         incoming: &Incoming,
@@ -113,8 +113,13 @@ impl Comparison<'_> {
         Ok(old.and_then(|old| likeness(&old, &new)))
     }
 
-    /// True if the stored message has this digest as loopstore itself writes it.
-    fn is_said(&self, stored: LoopKey, seq: u32, digest: &RecordDigest) -> StoreResult<bool> {
+    /// True if the stored message, as loopstore itself writes it, has this digest.
+    fn has_stored_digest(
+        &self,
+        stored: LoopKey,
+        seq: u32,
+        digest: &RecordDigest,
+    ) -> StoreResult<bool> {
         if !self.own_form {
             return Ok(false);
         }
@@ -146,19 +151,19 @@ fn positions<T>(entries: &[T], is_note: impl Fn(&T) -> bool) -> Vec<usize> {
     messages.map(|(at, _)| at).collect()
 }
 
-/// A loop of a transcript, from a message on, and a stored one.
+/// A loop of a transcript, from a message on, and a stored loop.
 struct LoopPair<'a, 'c> {
     comparison: &'a Comparison<'c>,
     incoming: &'a Incoming,
     entries: &'a [IncomingEntry],
     stored: &'a StoredLoop,
-    /// True if the transcript ends in the loop.
+    /// True if the transcript ends in this loop.
     is_last_loop: bool,
 }
 
 impl LoopPair<'_, '_> {
-    /// Pairs the messages of the common beginning. One message in it may say something else, if all that follows has
-    /// its counterpart: a record that was corrected.
+    /// Pairs the messages of the common beginning. One message in it may have another text, if every later message has
+    /// its counterpart: the record was corrected.
     fn pairs(&self, ours: &[usize], theirs: &[usize]) -> StoreResult<Vec<MessagePair>> {
         let (mut pairs, mut may_differ) = (Vec::new(), true);
         let (mut ours, mut theirs) = (ours, theirs);
@@ -171,7 +176,7 @@ impl LoopPair<'_, '_> {
                 .is_some_and(|pair| self.is_certain(pair, our_rest));
             if !is_certain {
                 if found.is_none() && self.stored.entries[*their].digest.is_none() {
-                    // Recorded here and not in the transcript, which may be older.
+                    // The stored message was recorded here and is not in the transcript, which may be older.
                     theirs = their_rest;
                     continue;
                 }
@@ -192,8 +197,8 @@ impl LoopPair<'_, '_> {
         Ok(pairs)
     }
 
-    /// True if a message is another state of its counterpart whatever follows: it can replace it or be
-    /// put behind it, or the transcript ends with it.
+    /// True if a message is another state of its counterpart, whatever follows: it can replace or extend the stored
+    /// message, or the transcript ends with it.
     fn is_certain(&self, pair: &MessagePair, rest: &[usize]) -> bool {
         let old = &self.stored.entries[pair.theirs];
         let totals = &self.stored.row.totals;
@@ -209,7 +214,7 @@ impl LoopPair<'_, '_> {
 
     fn pair(&self, ours: usize, theirs: usize, is_first: bool) -> StoreResult<Option<MessagePair>> {
         let (new, old) = (&self.entries[ours], &self.stored.entries[theirs]);
-        // The words alone may be said in any conversation.
+        // The text alone may occur in any conversation.
         let is_other_time = old
             .created_at
             .zip(new.created_at)
@@ -224,7 +229,11 @@ impl LoopPair<'_, '_> {
             is_equal,
             likeness,
         };
-        if old.digest == Some(new.digest) || self.comparison.is_said(key, old.seq, &new.digest)? {
+        if old.digest == Some(new.digest)
+            || self
+                .comparison
+                .has_stored_digest(key, old.seq, &new.digest)?
+        {
             return Ok(Some(pair(true, Some(Likeness::Same))));
         }
         if old.digest.is_none() {
@@ -243,7 +252,7 @@ impl LoopPair<'_, '_> {
         Ok(found.map(|likeness| pair(false, Some(likeness))))
     }
 
-    /// True if all that follows a message that differs has its counterpart.
+    /// True if every message after one that differs has its counterpart.
     fn resumes(&self, ours: &[usize], theirs: &[usize], is_first: bool) -> StoreResult<bool> {
         let mut equal = 0;
         for (our, their) in ours.iter().zip(theirs) {
@@ -252,7 +261,7 @@ impl LoopPair<'_, '_> {
                 None => return Ok(false),
             }
         }
-        // Of a loop that begins with other words, more must be the same than such a word as `Done.`
+        // In a loop that begins with another text, more than a common text such as `Done.` must be equal.
         Ok(equal > usize::from(is_first))
     }
 
@@ -307,12 +316,12 @@ impl LoopPair<'_, '_> {
     }
 }
 
-/// The notes of both loops. A note is known by its record, wherever in the loop it stands; one that changed in its
-/// place is the same note.
+/// The notes of both loops. A note is recognised by its record, anywhere in the loop; a note that changed at its
+/// position is the same note.
 struct Notes<'n, 'a, 'c> {
     of: &'n LoopPair<'a, 'c>,
     known: HashMap<RecordDigest, Vec<u32>>,
-    /// The notes between two messages, by the number of messages before them.
+    /// The next note between two messages, by the numbers of messages before it.
     slots: HashMap<(usize, usize), u32>,
 }
 
@@ -328,12 +337,12 @@ impl<'n, 'a, 'c> Notes<'n, 'a, 'c> {
             if of.comparison.own_form
                 && let Some(message) = message_at(of.comparison.read, of.stored.row.key, entry.seq)?
             {
-                let said = of
+                let digest = of
                     .comparison
                     .digests
                     .of(codec::to_json(&message)?.as_bytes());
-                if Some(said) != entry.digest {
-                    known.entry(said).or_default().push(entry.seq);
+                if Some(digest) != entry.digest {
+                    known.entry(digest).or_default().push(entry.seq);
                 }
             }
             if let Some(digest) = entry.digest {
@@ -345,11 +354,11 @@ impl<'n, 'a, 'c> Notes<'n, 'a, 'c> {
         Ok(Self { of, known, slots })
     }
 
-    /// Returns where the known notes end that begin at `at`.
+    /// Returns the index after the known notes that begin at `at`.
     fn known_behind(&self, at: usize) -> usize {
-        let behind = self.of.entries[at..].iter();
+        let rest = self.of.entries[at..].iter();
         let known =
-            behind.take_while(|entry| entry.is_note() && self.known.contains_key(&entry.digest));
+            rest.take_while(|entry| entry.is_note() && self.known.contains_key(&entry.digest));
         at + known.count()
     }
 

@@ -1,7 +1,7 @@
-//! The choice of the current loop of a session after an import.
+//! Chooses the current loop of a session after an import.
 //!
-//! The current loop is the one of the newest message, by the transcript's own order and by times. In which order
-//! files come in says nothing: an older copy, or a stub that a tool left behind, changes nothing.
+//! The current loop is the loop of the newest message, by the order of the transcript and by times. The order in which
+//! files are imported does not matter: an older copy, or a stub that a tool left behind, changes nothing.
 
 use std::ops::ControlFlow;
 
@@ -15,14 +15,15 @@ use super::incoming::is_voice;
 pub(crate) struct CurrentLoop {
     /// The current loop before the import.
     pub(crate) before: Option<LoopKey>,
-    /// The loop that the transcript ends in.
+    /// The loop in which the transcript ends.
     end: Option<LoopKey>,
-    /// The last loop and its parent, and the end before it began, if it begins elsewhere and holds no message yet.
+    /// The last loop and its parent, and the end before it began, if the loop begins elsewhere and contains no message
+    /// yet.
     branch: Option<([Option<LoopKey>; 2], LoopKey)>,
-    /// Milliseconds since the epoch of the newest message that a person or an agent said.
+    /// The time of the newest message of a person or an agent, in milliseconds since the epoch.
     newest: Option<i64>,
     has_voice: bool,
-    /// True if something came in that is no note.
+    /// True if a message other than a note was imported.
     has_grown: bool,
 }
 
@@ -34,7 +35,7 @@ impl CurrentLoop {
         }
     }
 
-    /// Notes that a loop begins below another.
+    /// Records that a loop begins below another.
     pub(crate) fn begins(&mut self, key: LoopKey, parent: Option<LoopKey>, is_new: bool) {
         let before = self.end.filter(|end| Some(*end) != parent);
         self.branch = before.map(|before| ([Some(key), parent], before));
@@ -42,13 +43,12 @@ impl CurrentLoop {
         self.has_grown |= is_new;
     }
 
-    /// Notes a message, which is or is not stored already. A result may come late, when the conversation is
-    /// elsewhere.
+    /// Records a message, stored or new. The result of a call may come when the conversation has moved to another loop.
     pub(crate) fn message(&mut self, key: LoopKey, role: Role) {
         match role {
             Role::Extension => {}
             Role::ToolResult => {
-                // A branch for a late result alone is not where the conversation goes on.
+                // A branch with nothing but a late result is not the current loop.
                 if let Some((_, before)) =
                     self.branch.take_if(|(keys, _)| keys.contains(&Some(key)))
                 {
@@ -62,19 +62,19 @@ impl CurrentLoop {
         }
     }
 
-    /// Notes whose words a message is, and when it was said.
+    /// Records the time of a message by a person or an agent.
     pub(crate) fn voice(&mut self, created_at: Option<i64>) {
         self.has_voice = true;
         self.newest = self.newest.max(created_at);
     }
 
-    /// Notes that a message is new.
+    /// Records that a message is new.
     pub(crate) fn grows(&mut self) {
         self.has_grown = true;
     }
 
-    /// Returns the loop that is the current one now. `is_covered`: the transcript holds all of the loop that was
-    /// current before; `is_same_file`: the session came in from the same file before.
+    /// Returns the current loop after the import. `is_covered` is true if the transcript contains the whole loop that
+    /// was current before; `is_same_file` is true if the session was imported from the same file before.
     pub(crate) fn decide(
         &self,
         read: &dyn StoreRead,
@@ -90,7 +90,7 @@ impl CurrentLoop {
         if is_covered {
             return Ok(Some(end));
         }
-        let stored = Spoken::of(read, before)?;
+        let stored = LastVoice::of(read, before)?;
         let is_later = match (self.newest, stored.newest) {
             _ if !self.has_voice => !stored.has_voice,
             _ if !stored.has_voice => true,
@@ -104,12 +104,12 @@ impl CurrentLoop {
 
 /// The last message of a person or an agent on a chain.
 #[derive(Default)]
-struct Spoken {
+struct LastVoice {
     newest: Option<i64>,
     has_voice: bool,
 }
 
-impl Spoken {
+impl LastVoice {
     fn of(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Self> {
         let mut spoken = Self::default();
         on_chain(read, leaf, &mut |row, cut| {
@@ -141,7 +141,7 @@ fn messages_of(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<u64> {
     Ok(messages)
 }
 
-/// Visits the loops of a chain from the leaf on, each with its last turn there, until one is the last to visit.
+/// Visits the loops of a chain from the leaf on, each with its last turn on the chain, until `visit` returns true.
 fn on_chain(
     read: &dyn StoreRead,
     leaf: LoopKey,
@@ -153,7 +153,7 @@ fn on_chain(
         if visit(&row, cut)? {
             break;
         }
-        // A parent is older; in a damaged file this ends all the same.
+        // Parents are older; the check ends the iteration in a damaged file too.
         at = row
             .parent
             .filter(|parent| parent.0 < key.0 && row.parent_turn.is_some());

@@ -1,5 +1,5 @@
-//! A session of a transcript that waits until all of it is read: only then its content shows which stored
-//! session it is.
+//! A session of a transcript that waits until the transcript is read: only then its content shows which stored session
+//! it is.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -21,10 +21,10 @@ pub(crate) struct IncomingEntry {
     pub(crate) digest: RecordDigest,
     /// The size of its record.
     pub(crate) bytes: usize,
-    /// Milliseconds since the epoch.
+    /// The time of the message in milliseconds since the epoch.
     pub(crate) created_at: Option<i64>,
     pub(crate) turn_index: Option<i64>,
-    /// `None` if the store holds a message of the same record.
+    /// `None` if the store has a message of the same record.
     pub(crate) message: Option<AgentMessage>,
 }
 
@@ -34,7 +34,7 @@ impl IncomingEntry {
     }
 }
 
-/// True if the words are those of a person or an agent, and not of the harness.
+/// True if the author is a person or an agent, not the harness.
 pub(crate) fn is_voice(role: Role, author: Author) -> bool {
     matches!(role, Role::User | Role::Assistant) && author != Author::Harness
 }
@@ -43,32 +43,32 @@ pub(crate) fn is_voice(role: Role, author: Author) -> bool {
 pub(crate) struct IncomingLoop {
     pub(crate) id: LoopId,
     pub(crate) parent: Option<LoopId>,
-    /// The parent's last turn on its chain, if the transcript names it.
+    /// The last turn of the parent on the loop's chain, if the transcript names it.
     pub(crate) cut: Option<i64>,
     /// The number of messages that the parent had when the loop began.
     parent_entries: usize,
     pub(crate) entries: Vec<IncomingEntry>,
 }
 
-/// A call of the sink, in the order of the transcript; loops and messages by their numbers.
+/// A call of the sink, in the order of the transcript; loops and messages are given by number.
 pub(crate) enum IncomingCall {
     Loop(usize, Box<LoopRecord>),
     Message(usize, usize),
     Compaction(Box<FoundCompaction>),
 }
 
-/// A session that waits.
+/// A session that waits to be matched.
 pub(crate) struct Incoming {
     pub(crate) identity: Identity,
     pub(crate) head: SessionHead,
     pub(crate) loops: Vec<IncomingLoop>,
     pub(crate) calls: Vec<IncomingCall>,
     by_id: HashMap<LoopId, usize>,
-    /// The stored session of the same id.
+    /// The stored session with the same id.
     pub(crate) namesake: Option<SessionKey>,
-    /// The stored loops of the same ids.
+    /// The stored loops with the ids of loops of the transcript.
     pub(super) known: HashMap<LoopKey, Rc<StoredLoop>>,
-    /// The place of a stored message for the digest of its record and its time, which not every record holds.
+    /// The position of a stored message, by the digest and the time of its record. Not every record contains its time.
     bodies: HashMap<(RecordDigest, Option<i64>), (LoopKey, u32)>,
 }
 
@@ -86,7 +86,7 @@ impl Incoming {
         }
     }
 
-    /// Takes what the transcript says of a loop, and returns whether the loop is new to it.
+    /// Adds or updates the description of a loop. Returns true if the loop is new.
     pub(crate) fn begin_loop(&mut self, record: LoopRecord) -> bool {
         let at = self.by_id.get(&record.loop_id).copied();
         let number = at.unwrap_or(self.loops.len());
@@ -107,8 +107,8 @@ impl Incoming {
         at.is_none()
     }
 
-    /// Notes a stored loop of the same id: bodies that it holds need not wait in memory.
-    pub(super) fn knows(&mut self, stored: Rc<StoredLoop>) {
+    /// Adds a stored loop with the id of a loop of the transcript: its messages need not wait in memory.
+    pub(super) fn add_stored(&mut self, stored: Rc<StoredLoop>) {
         let key = stored.row.key;
         for entry in &stored.entries {
             if let Some(digest) = entry.digest {
@@ -119,7 +119,7 @@ impl Incoming {
         self.known.insert(key, stored);
     }
 
-    /// Takes a message.
+    /// Adds a message.
     pub(crate) fn message(
         &mut self,
         loop_id: &LoopId,
@@ -150,7 +150,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Takes a compaction.
+    /// Adds a compaction.
     pub(crate) fn compaction(&mut self, found: FoundCompaction) -> Result<(), ImportError> {
         if self.loop_no(&found.loop_id).is_none() {
             let reason = format!(
@@ -167,7 +167,7 @@ impl Incoming {
         self.by_id.get(id).copied()
     }
 
-    /// Returns the place of a stored message that was made from the same record.
+    /// Returns the position of a stored message that was made from the same record.
     pub(super) fn body_of(
         &self,
         digest: RecordDigest,
@@ -176,19 +176,20 @@ impl Incoming {
         self.bodies.get(&(digest, created_at)).copied()
     }
 
-    /// Returns the digests of all messages, loop by loop: the order in which a stored session is read.
+    /// Returns the digests of all messages, loop by loop, which is the order in which a stored session is read.
     pub(super) fn digests(&self) -> Vec<RecordDigest> {
         let entries = self.loops.iter().flat_map(|of| &of.entries);
         entries.map(|entry| entry.digest).collect()
     }
 
-    /// True if a person or an agent says something in it.
+    /// True if the session contains a message by a person or an agent.
     pub(super) fn has_voice(&self) -> bool {
         let mut entries = self.loops.iter().flat_map(|of| &of.entries);
         entries.any(|entry| entry.is_voice)
     }
 
-    /// Returns the parent of a loop if it is in the transcript, and the last message of it on the loop's chain.
+    /// Returns the parent of a loop if the transcript contains it, and the last message of the parent on the loop's
+    /// chain.
     pub(super) fn parent_of(&self, number: usize) -> Option<(usize, Option<usize>)> {
         let of = &self.loops[number];
         let parent = self.loop_no(of.parent.as_ref()?)?;
@@ -206,8 +207,8 @@ impl Incoming {
         Some((parent, last))
     }
 
-    /// Iterates over the messages of a loop from `from` on that are no notes, each with the position of its turn
-    /// among those turns.
+    /// Iterates over the messages of a loop from `from` on, without notes, each with the position of its turn among the
+    /// turns from there on.
     pub(super) fn turns(&self, number: usize, from: usize) -> impl Iterator<Item = (usize, u32)> {
         let (mut cursor, mut turns) = (GroupCursor::default(), 0u32);
         let entries = self.loops[number].entries.iter().enumerate().skip(from);

@@ -1,4 +1,4 @@
-//! Compares two messages that may be two states of one.
+//! Compares two messages that may be two states of one message.
 
 use loopstore::model::{AgentMessage, Content, Message};
 
@@ -7,27 +7,27 @@ use loopstore::model::{AgentMessage, Content, Message};
 pub(super) enum Likeness {
     /// The same message.
     Same,
-    /// It says the same, and something else of itself: its tokens, the id of a call.
+    /// The same content, with other metadata: its tokens, the id of a call.
     Alike,
-    /// An earlier state of it.
+    /// An earlier state of the stored message.
     Older,
-    /// A later state of it, with more blocks.
+    /// A later state of the stored message, with more blocks.
     Longer,
-    /// A later state of it, of which a text has grown.
+    /// A later state of the stored message, with a longer text.
     Grown,
 }
 
-/// Compares a stored message with an incoming one; `None` if they are two messages.
+/// Compares a stored message with an incoming one; `None` if they are different messages.
 pub(super) fn likeness(stored: &AgentMessage, incoming: &AgentMessage) -> Option<Likeness> {
     let (Some(old), Some(new)) = (stored.message(), incoming.message()) else {
-        // A removed message is no longer compared, and does not come back.
+        // A removed message is not compared, and is not imported again.
         return stored.message().is_none().then_some(Likeness::Same);
     };
     if old == new {
         return Some(Likeness::Same);
     }
     match (old, new) {
-        // A prompt is written at once: one that begins another is another prompt.
+        // A prompt is written at once, so a prompt that begins with another is a different one.
         (Message::User(_), Message::User(_)) => states(old.content(), new.content(), false),
         (Message::Assistant(_), Message::Assistant(_)) => {
             states(old.content(), new.content(), true)
@@ -59,12 +59,15 @@ fn is_beginning(old: &[Content], new: &[Content]) -> bool {
     old.len() <= new.len() && old.iter().zip(new).all(|(old, new)| is_alike(old, new))
 }
 
-/// True if the last text of `old` goes on in `new`.
+/// True if the last text of `new` begins with the last text of `old`.
 fn has_grown(old: &[Content], new: &[Content]) -> bool {
     let Some((last, before)) = old.split_last() else {
         return false;
     };
-    is_beginning(before, new) && new.get(before.len()).is_some_and(|new| goes_on(last, new))
+    is_beginning(before, new)
+        && new
+            .get(before.len())
+            .is_some_and(|new| is_continued(last, new))
 }
 
 fn is_alike(old: &Content, new: &Content) -> bool {
@@ -84,7 +87,7 @@ fn is_alike(old: &Content, new: &Content) -> bool {
     }
 }
 
-fn goes_on(old: &Content, new: &Content) -> bool {
+fn is_continued(old: &Content, new: &Content) -> bool {
     match (old, new) {
         (Content::Text(old), Content::Text(new)) => new.text.starts_with(&old.text),
         (Content::Thinking(old), Content::Thinking(new)) => new.thinking.starts_with(&old.thinking),

@@ -1,10 +1,10 @@
 //! Finds the stored session that a transcript belongs to.
 //!
 //! An id is a name, not an identity: two machines or two databases may use one id for different conversations, and a
-//! file may be written anew. A session is known again by what it begins with: the digests of its records, and where a
-//! record changed, what its message says. The id, or the file and the record's key, only narrow the search.
-//! A transcript with another beginning becomes a session of its own; one that leaves a stored conversation becomes a
-//! branch of it. Nothing that is stored is replaced by something else.
+//! file may be rewritten. A session is recognised by its beginning: by the digests of its records and, where a record
+//! changed, by the content of its message. The id, or the file and the record's key, only narrow the search. A
+//! transcript with another beginning becomes a session of its own; one that diverges from a stored conversation becomes
+//! a branch of it. Stored content is never replaced by unrelated content.
 //!
 //! A session whose id or key is not stored yet is written as it is read. Any other waits until the transcript ends.
 
@@ -41,16 +41,16 @@ use super::state::RecordKey;
 use super::writer::StoreSink;
 use super::{Identity, ImportError};
 
-/// The stored session that a waiting one was matched with, and the plan of its import.
+/// The stored session that matches a waiting one, and the plan of the import.
 pub(super) struct SessionMatch {
     id: SessionId,
     key: Option<RecordKey>,
     plan: SessionPlan,
-    /// True if it shares no beginning with the stored session that it goes into.
+    /// True if the waiting session has no common beginning with the stored one.
     is_unlike: bool,
 }
 
-/// A stored session that a transcript may be.
+/// A stored session that may match a transcript.
 struct SessionCandidate {
     row: SessionRow,
     plan: SessionPlan,
@@ -58,8 +58,8 @@ struct SessionCandidate {
 }
 
 impl StoreSink<'_> {
-    /// Finds out which stored session each waiting one is, and writes it.
-    pub(super) fn settle(&mut self) -> Result<(), ImportError> {
+    /// Matches each waiting session with a stored one, and writes it.
+    pub(super) fn match_waiting(&mut self) -> Result<(), ImportError> {
         let waiting = std::mem::take(&mut self.waiting);
         let mut decided = Vec::new();
         for incoming in waiting {
@@ -86,7 +86,7 @@ impl StoreSink<'_> {
         Ok(())
     }
 
-    /// Tells a waiting session of the stored loop with the id of one of its loops.
+    /// Adds to a waiting session the stored loop with the id of one of its loops.
     pub(super) fn note_stored(&mut self, waiting: usize, id: &LoopId) -> StoreResult<()> {
         let read = &*self.write;
         let Some(session) = self.waiting[waiting].namesake else {
@@ -98,17 +98,17 @@ impl StoreSink<'_> {
         }
         if let Some(row) = read.loop_by_id(session, id)? {
             let stored = StoredLoop::load(read, row, self.is_own_form())?;
-            self.waiting[waiting].knows(Rc::new(stored));
+            self.waiting[waiting].add_stored(Rc::new(stored));
         }
         Ok(())
     }
 
-    /// True if the transcript may be one that loopstore itself wrote.
+    /// True if loopstore itself may have written the transcript.
     pub(super) fn is_own_form(&self) -> bool {
         self.from.format == "phi-core"
     }
 
-    /// Decides for a session that names itself.
+    /// Matches a session that has an id of its own.
     fn decide_own(
         &mut self,
         incoming: &Incoming,
@@ -164,8 +164,8 @@ impl StoreSink<'_> {
         })
     }
 
-    /// Returns the session of the same id that a transcript goes into although it shares no beginning with it: one of
-    /// them says nothing yet, or the file of the session was written anew.
+    /// Returns the session with the same id that a transcript belongs to although they have no common beginning: one of
+    /// them contains no conversation yet, or the file of the session was rewritten.
     fn unlike(
         &self,
         incoming: &Incoming,
@@ -196,7 +196,7 @@ impl StoreSink<'_> {
         Ok(None)
     }
 
-    /// True if a person or an agent says something in a stored session.
+    /// True if a stored session contains a message by a person or an agent.
     fn has_voice(&self, session: SessionKey) -> StoreResult<bool> {
         let read = &*self.write;
         for row in read.loops(session)? {
@@ -215,8 +215,8 @@ impl StoreSink<'_> {
         Ok(false)
     }
 
-    /// Decides for a session that is known by its file and a key: it is the stored one that it begins with or that
-    /// begins with it, else the one that its file held before.
+    /// Matches a session that is identified by its file and a key. It is the stored session of which one is a prefix of
+    /// the other, else the session that its file contained before.
     fn decide_keyed(
         &mut self,
         incoming: &Incoming,
@@ -258,7 +258,7 @@ impl StoreSink<'_> {
                 }
             }
         };
-        // If the file held several, it is unknown which of them was rewritten.
+        // If the file contained several, it is unknown which of them was rewritten.
         if let [_] = &candidates[..]
             && let Some(one) = candidates.into_iter().next()
         {
@@ -288,11 +288,11 @@ impl StoreSink<'_> {
         })
     }
 
-    /// Returns the sessions that were imported under a key.
+    /// Returns the sessions that were imported with a key.
     fn imported(&self, key: &RecordKey) -> StoreResult<Vec<SessionKey>> {
         let format = &self.from.format;
         let mut sessions = self.write.imported(format, &key.file_name, &key.key)?;
-        // A session that was redacted is noted under names that are.
+        // A redacted session is stored under redacted names.
         let redacted = (
             self.secrets.name(&key.file_name),
             self.secrets.name(&key.key),
@@ -303,7 +303,7 @@ impl StoreSink<'_> {
         Ok(sessions)
     }
 
-    /// Returns what an id is made of: ids are never redacted later.
+    /// Returns the names that an id is made of. They are redacted if necessary, since ids are not redacted later.
     fn named(&self, key: &str) -> (Origin, String) {
         match self.secrets.all {
             true => (self.secrets.origin(&self.from), self.secrets.name(key)),
@@ -350,7 +350,7 @@ impl StoreSink<'_> {
         plan
     }
 
-    /// True if a session came in from the file that is imported.
+    /// True if a session was imported from the current file.
     pub(super) fn is_of_file(&self, session: SessionKey) -> StoreResult<bool> {
         let path = &self.from.path;
         let redacted = self.secrets.name(path);
@@ -364,7 +364,7 @@ impl StoreSink<'_> {
     }
 }
 
-/// Returns the key of sessions whose transcripts call them by an id that another conversation has.
+/// Returns the key of sessions whose own id belongs to another conversation.
 fn own_key(id: &SessionId) -> RecordKey {
     RecordKey {
         file_name: String::new(),

@@ -1,7 +1,7 @@
-//! Where each loop of a transcript goes: to the stored loop that it is, behind it, or beside it.
+//! Plans where each loop of a transcript is stored: in the stored loop that it continues, or in a new branch.
 //!
-//! A loop is known again by its place below the same parent and by the messages that it begins with; its id is only
-//! where to look first. Where it leaves the stored loop, the rest is a branch from there.
+//! A loop is recognised by its position below the same parent and by its first messages; its id only decides which loop
+//! is compared first. Where it diverges from the stored loop, the rest becomes a branch.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -13,27 +13,27 @@ use super::align::{Alignment, Comparison, Fate};
 use super::incoming::Incoming;
 use super::stored::StoredLoop;
 
-/// Messages of a loop that go to one loop of the store.
+/// Messages of a loop that are stored in one loop of the store.
 pub(crate) struct LoopPiece {
-    /// The first of them.
+    /// The number of the first message.
     pub(crate) from: usize,
     /// The loop in the store.
     pub(crate) id: LoopId,
-    /// What is stored of it; `None`: the loop is new.
+    /// The stored part; `None` if the loop is new.
     pub(crate) stored: Option<Rc<StoredLoop>>,
     pub(crate) fates: Vec<Fate>,
-    /// True if the stored loop goes on otherwise.
+    /// True if the stored loop continues differently.
     pub(crate) is_left_behind: bool,
 }
 
 impl LoopPiece {
-    /// True if the loop leaves a stored one, or cannot have its own id.
+    /// True if the loop diverges from a stored one, or cannot have its own id.
     pub(crate) fn is_branch(&self, own: &LoopId) -> bool {
         self.stored.is_none() && (self.from > 0 || self.id != *own)
     }
 }
 
-/// The pieces of each loop, in the order of the transcript.
+/// The pieces of each loop of a session, in the order of the transcript.
 #[derive(Default)]
 pub(crate) struct SessionPlan {
     pub(crate) loops: Vec<Vec<LoopPiece>>,
@@ -41,9 +41,9 @@ pub(crate) struct SessionPlan {
     pub(crate) voices: usize,
     /// The number of messages that are not stored, without notes.
     pub(crate) added: usize,
-    /// The number of stored messages that came back in another state, or with other words.
+    /// The number of stored messages that the transcript contains in another state or with another text.
     pub(crate) changed: usize,
-    /// A stored loop of the same id holds nothing that could be compared.
+    /// True if a stored loop of the same id contains nothing comparable.
     pub(crate) is_incomparable: bool,
 }
 
@@ -62,26 +62,26 @@ impl SessionPlan {
     }
 }
 
-/// The place in the store that a loop continues from.
+/// The point in the store from which a loop continues.
 #[derive(Clone, Copy)]
 enum LoopOrigin {
-    /// It begins a conversation.
+    /// The loop begins a conversation.
     Root,
-    /// From a turn of a stored loop.
+    /// A turn of a stored loop.
     Stored { key: LoopKey, turn: Option<u32> },
-    /// From a stored loop that is not in the transcript.
+    /// A stored loop that is not in the transcript.
     Outside(LoopKey),
-    /// From what comes in with it.
+    /// A loop of the same import.
     New,
 }
 
-/// Makes the plan for one stored session.
+/// Makes the plan of the import into one stored session.
 pub(super) struct ImportPlanner<'a, 'c> {
     comparison: &'a Comparison<'c>,
     incoming: &'a Incoming,
     session: Option<SessionKey>,
     loaded: HashMap<LoopKey, Rc<StoredLoop>>,
-    /// The stored loops below each loop, and the roots.
+    /// The stored loops by parent; `None` for the roots.
     children: Option<HashMap<Option<LoopKey>, Vec<LoopRow>>>,
     taken: HashSet<LoopKey>,
     used: HashSet<LoopId>,
@@ -108,14 +108,14 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
 
     pub(super) fn run(mut self) -> StoreResult<SessionPlan> {
         for number in 0..self.incoming.loops.len() {
-            let spot = self.spot_of(number)?;
-            let pieces = self.pieces(number, spot)?;
+            let origin = self.origin_of(number)?;
+            let pieces = self.pieces(number, origin)?;
             self.plan.loops.push(pieces);
         }
         Ok(self.plan)
     }
 
-    fn spot_of(&self, number: usize) -> StoreResult<LoopOrigin> {
+    fn origin_of(&self, number: usize) -> StoreResult<LoopOrigin> {
         if let Some((parent, entry)) = self.incoming.parent_of(number) {
             let at = entry.map_or(0, |entry| self.plan.piece_of(parent, entry));
             let piece = &self.plan.loops[parent][at];
@@ -142,10 +142,10 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         }
     }
 
-    fn pieces(&mut self, number: usize, mut spot: LoopOrigin) -> StoreResult<Vec<LoopPiece>> {
+    fn pieces(&mut self, number: usize, mut origin: LoopOrigin) -> StoreResult<Vec<LoopPiece>> {
         let (mut pieces, mut from) = (Vec::new(), 0);
         let of = &self.incoming.loops[number];
-        while let Some((stored, mut found)) = self.find(number, from, spot)? {
+        while let Some((stored, mut found)) = self.find(number, from, origin)? {
             self.split_growth((number, from), &stored, &mut found)?;
             self.taken.insert(stored.row.key);
             self.used.insert(stored.row.loop_id.clone());
@@ -155,7 +155,7 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
             let last = last
                 .filter_map(|seq| stored.entry(seq))
                 .filter(|entry| !entry.is_note());
-            spot = LoopOrigin::Stored {
+            origin = LoopOrigin::Stored {
                 key: stored.row.key,
                 turn: last
                     .max_by_key(|entry| entry.seq)
@@ -203,8 +203,8 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
             .count()
     }
 
-    /// Keeps what would go into a turn that another loop goes on from, and that is not in the transcript: that loop
-    /// would begin with it.
+    /// Ends the alignment before messages that would extend a turn from which a loop outside of the transcript
+    /// continues: that loop would then begin with them.
     fn split_growth(
         &mut self,
         (number, from): (usize, usize),
@@ -235,22 +235,22 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         Ok(())
     }
 
-    /// Finds the stored loop that the rest of a loop is.
+    /// Finds the stored loop that the rest of a loop matches.
     fn find(
         &mut self,
         number: usize,
         from: usize,
-        spot: LoopOrigin,
+        origin: LoopOrigin,
     ) -> StoreResult<Option<(Rc<StoredLoop>, Alignment)>> {
         let Some(session) = self.session else {
             return Ok(None);
         };
         if from == 0
-            && let Some(found) = self.namesake(session, number, spot)?
+            && let Some(found) = self.namesake(session, number, origin)?
         {
             return Ok(Some(found));
         }
-        let parent = match spot {
+        let parent = match origin {
             LoopOrigin::Root => None,
             LoopOrigin::Stored { key, .. } | LoopOrigin::Outside(key) => Some(key),
             LoopOrigin::New => return Ok(None),
@@ -258,7 +258,7 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         let rows: Vec<LoopRow> = self.children_of(parent)?.to_vec();
         let mut best: Option<(Rc<StoredLoop>, Alignment)> = None;
         for row in rows {
-            if self.taken.contains(&row.key) || !is_below(&row, spot) {
+            if self.taken.contains(&row.key) || !is_below(&row, origin) {
                 continue;
             }
             let stored = self.load(row)?;
@@ -283,12 +283,12 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         Ok(best)
     }
 
-    /// Returns the stored loop of the same id, if it is the same.
+    /// Returns the stored loop with the same id, if it matches.
     fn namesake(
         &mut self,
         session: SessionKey,
         number: usize,
-        spot: LoopOrigin,
+        origin: LoopOrigin,
     ) -> StoreResult<Option<(Rc<StoredLoop>, Alignment)>> {
         let id = &self.incoming.loops[number].id;
         let Some(row) = self.comparison.read.loop_by_id(session, id)? else {
@@ -300,16 +300,16 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         let stored = self.load(row)?;
         self.plan.is_incomparable |= stored.is_incomparable();
         let found = self.comparison.align(self.incoming, (number, 0), &stored)?;
-        // The transcript may begin later than the stored one.
-        let is_first = number == 0 && matches!(spot, LoopOrigin::Root);
+        // The transcript may begin later than the stored session.
+        let is_first = number == 0 && matches!(origin, LoopOrigin::Root);
         let is_unsaid = self.incoming.loops[number].cut.is_none() && self.comparison.own_form;
         Ok(found
             .filter(|found| {
                 let row = &stored.row;
-                is_below(row, spot)
+                is_below(row, origin)
                     || is_first && found.begins_equal
                     || is_unsaid
-                        && matches!(spot, LoopOrigin::Stored { key, .. } if row.parent == Some(key))
+                        && matches!(origin, LoopOrigin::Stored { key, .. } if row.parent == Some(key))
             })
             .map(|found| (stored, found)))
     }
@@ -343,7 +343,7 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
         Ok(children.get(&parent).map_or(&[], Vec::as_slice))
     }
 
-    /// Returns the id of a loop that is new: its own if it is whole and no other has it.
+    /// Returns the id for a new loop: its own if the loop is whole and no other loop has the id.
     fn unused(&mut self, number: usize, is_whole: bool) -> StoreResult<LoopId> {
         let own = &self.incoming.loops[number].id;
         let (mut id, mut count) = (own.clone(), 1u64);
@@ -370,9 +370,9 @@ impl<'a, 'c> ImportPlanner<'a, 'c> {
     }
 }
 
-/// True if a stored loop goes on from there.
-fn is_below(row: &LoopRow, spot: LoopOrigin) -> bool {
-    match spot {
+/// True if a stored loop continues from this point.
+fn is_below(row: &LoopRow, origin: LoopOrigin) -> bool {
+    match origin {
         LoopOrigin::Root => row.parent.is_none(),
         LoopOrigin::Stored { key, turn } => row.parent == Some(key) && row.parent_turn == turn,
         LoopOrigin::Outside(key) => row.parent == Some(key),
@@ -380,7 +380,7 @@ fn is_below(row: &LoopRow, spot: LoopOrigin) -> bool {
     }
 }
 
-/// Returns an id with a number; a long one loses its end.
+/// Returns an id with a number appended; a long id is truncated.
 fn numbered(id: &LoopId, count: u64) -> LoopId {
     let end = format!("~{count}");
     let mut text = id.as_str().to_owned();

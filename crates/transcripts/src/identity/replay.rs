@@ -1,4 +1,4 @@
-//! Writes a session that waited: its calls come again, each loop in the pieces that the plan made of it.
+//! Writes a session that waited: its calls are repeated, with each loop in the pieces of the plan.
 
 use loopstore::extend::StoreResult;
 use loopstore::internal::{forget_parent_seq, set_parent_seq};
@@ -15,7 +15,7 @@ use crate::report::ImportedBranch;
 use crate::writer::{KnownMessage, StoreSink};
 use crate::{FoundCompaction, FoundEffect, ImportError};
 
-/// A session on its way into the store.
+/// The state of a session that is being written.
 struct SessionReplay {
     incoming: Incoming,
     plan: SessionPlan,
@@ -45,7 +45,7 @@ impl StoreSink<'_> {
             crate::Identity::Own(own) => Some(own),
             _ => None,
         };
-        let is_wanted = self.wants(&id) || own.is_some_and(|own| self.wants(own));
+        let is_wanted = self.is_wanted(&id) || own.is_some_and(|own| self.is_wanted(own));
         self.report_branches(
             &incoming,
             &plan,
@@ -185,7 +185,7 @@ impl StoreSink<'_> {
     }
 }
 
-/// Sets the turn of a message.
+/// Sets the turn index of a message.
 fn in_turn(message: AgentMessage, loop_id: &LoopId, index: i64) -> AgentMessage {
     message.in_turn(TurnId {
         loop_id: loop_id.as_str().to_owned(),
@@ -195,7 +195,7 @@ fn in_turn(message: AgentMessage, loop_id: &LoopId, index: i64) -> AgentMessage 
 }
 
 impl SessionReplay {
-    /// Describes a piece of a loop as a loop of its own.
+    /// Returns the record of a piece of a loop.
     fn record(&self, number: usize, at: usize) -> Option<LoopRecord> {
         let mut record = LoopRecord::clone(self.records[number].as_ref()?);
         let piece = &self.plan.loops[number][at];
@@ -226,7 +226,7 @@ impl SessionReplay {
         Some(record)
     }
 
-    /// Sets the parent of a record to the stored place of its parent.
+    /// Replaces the parent of a record by its stored counterpart.
     fn move_parent(
         &self,
         record: &mut LoopRecord,
@@ -248,7 +248,7 @@ impl SessionReplay {
         first.is_some_and(|first| first.role == Role::ToolResult)
     }
 
-    /// Sets the point of its parent that a record continues from to a message of the transcript.
+    /// Sets the turn of the parent from which a record continues to the turn of a message of the transcript.
     fn cut(
         &self,
         record: &mut LoopRecord,
@@ -267,7 +267,7 @@ impl SessionReplay {
         }
     }
 
-    /// Returns the turn of the store that a message is in, and the message itself if the turn goes on behind it.
+    /// Returns the stored turn of a message, and the message itself if the turn continues after it.
     fn turn_of(
         &self,
         number: usize,
@@ -298,7 +298,7 @@ impl SessionReplay {
         Some((turns.checked_sub(1)?, None))
     }
 
-    /// Places a compaction where its loops went.
+    /// Replaces the loops of a compaction by their stored counterparts.
     fn placed(&self, mut found: FoundCompaction) -> FoundCompaction {
         if let Some(number) = self.incoming.loop_no(&found.loop_id) {
             let at = self.last[number].map_or(0, |last| self.plan.piece_of(number, last));

@@ -14,9 +14,9 @@ pub(crate) struct StoredEntry {
     pub(super) seq: u32,
     pub(super) role: Role,
     pub(super) is_voice: bool,
-    /// The digest of its record; `None` if it was recorded here.
+    /// The digest of its record; `None` if the message was recorded here.
     pub(super) digest: Option<RecordDigest>,
-    /// Milliseconds since the epoch.
+    /// The time of the message in milliseconds since the epoch.
     pub(super) created_at: Option<i64>,
     pub(super) turn: Option<u32>,
 }
@@ -30,11 +30,11 @@ impl StoredEntry {
 /// A stored loop.
 pub(crate) struct StoredLoop {
     pub(crate) row: LoopRow,
-    /// Its messages that came from a transcript; in loopstore's own form also those that were recorded here.
+    /// The messages that were imported from a transcript; in loopstore's own form also those that were recorded here.
     pub(super) entries: Vec<StoredEntry>,
-    /// Digests of the changed records that are kept already.
+    /// Digests of the changed records that are stored.
     pub(crate) revised: HashSet<RecordDigest>,
-    /// True if something was said in it that came from no transcript.
+    /// True if the loop contains messages that were not imported.
     pub(crate) has_recorded: bool,
 }
 
@@ -67,7 +67,7 @@ impl StoredLoop {
         })
     }
 
-    /// True if it holds messages, and none of them can be compared with a record.
+    /// True if the loop has messages, none of which can be compared with a record.
     pub(super) fn is_incomparable(&self) -> bool {
         self.row.totals.next_seq > 0 && self.entries.is_empty() && self.revised.is_empty()
     }
@@ -84,7 +84,7 @@ impl StoredLoop {
         let turn = self.entry(seq)?.turn?;
         let after = self.entries.iter().filter(|entry| entry.seq > seq);
         let mut of_turn = after.filter(|entry| entry.turn == Some(turn) && !entry.is_note());
-        let goes_on = of_turn.any(|entry| has_own_results || entry.role != Role::ToolResult);
-        Some((turn, goes_on.then_some(seq)))
+        let continues = of_turn.any(|entry| has_own_results || entry.role != Role::ToolResult);
+        Some((turn, continues.then_some(seq)))
     }
 }

@@ -9,10 +9,10 @@ use super::super::openai_chat::message as chat;
 use super::super::responses::{ResponseItem, answer, item};
 use super::super::values::{add_cost, as_it_is, json, rest, time_of, token_usage, with_thinking};
 
-/// A message with what it says of the run.
+/// A message, and its effect on the run.
 pub(super) struct ReadMessage {
     pub(super) message: AgentMessage,
-    /// True if the user gave another task.
+    /// True if the user set another task.
     pub(super) new_task: bool,
     pub(super) exit_status: Option<String>,
 }
@@ -20,7 +20,7 @@ pub(super) struct ReadMessage {
 /// Reads the `nth` message of a run.
 ///
 /// # Errors
-/// If the record is no message; the error gives the reason.
+/// If the record is not a message; the error gives the reason.
 pub(super) fn read(raw: &RawValue, nth: usize) -> Result<ReadMessage, String> {
     let record = json(raw)?;
     let fields = Fields::parse(raw.get())?;
@@ -33,7 +33,7 @@ pub(super) fn read(raw: &RawValue, nth: usize) -> Result<ReadMessage, String> {
         Some("system" | "developer" | "user" | "assistant" | "tool" | "function") => {
             with_thinking(chat::read(&record, nth)?, &fields)
         }
-        // How the run ended: no model sees it.
+        // The exit record, which no model sees.
         Some(role) => extension(Some(role), record),
     };
     describe(&mut message, &fields, &extra);
@@ -44,7 +44,7 @@ pub(super) fn read(raw: &RawValue, nth: usize) -> Result<ReadMessage, String> {
     })
 }
 
-/// Reads an answer that is a list of items, or an item by itself.
+/// Reads an answer that is a list of items, or a single item.
 fn of_items(raw: &RawValue, fields: &Fields<'_>) -> Result<AgentMessage, String> {
     let is_response = fields.get("type").is_none();
     let Some(items) = fields.get("output").and_then(list).filter(|_| is_response) else {
@@ -66,14 +66,14 @@ fn of_items(raw: &RawValue, fields: &Fields<'_>) -> Result<AgentMessage, String>
             _ => content.extend(as_it_is(raw)),
         }
     }
-    let mut besides = rest(fields);
-    besides.remove("output");
-    let mut sources: Vec<Extra> = vec![besides];
+    let mut other_fields = rest(fields);
+    other_fields.remove("output");
+    let mut sources: Vec<Extra> = vec![other_fields];
     sources.extend(odd);
     Ok(answer(content, sources))
 }
 
-/// Takes time, model, tokens and cost from what the run noted.
+/// Sets time, model, tokens and cost from the fields of the run.
 fn describe(message: &mut AgentMessage, fields: &Fields<'_>, extra: &Fields<'_>) {
     let time = time_of(extra, "timestamp").or_else(|| time_of(fields, "timestamp"));
     let millis = time.as_ref().and_then(Time::millis);

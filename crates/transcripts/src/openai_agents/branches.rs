@@ -1,4 +1,4 @@
-//! Conversations with branches: a row that hangs on another one than the row before it begins a branch.
+//! Conversations with branches: a row whose parent is not the row before it begins a branch.
 
 use super::database::AgentBranches;
 use super::emit::{AgentsEmitter, SessionRecord};
@@ -7,8 +7,8 @@ use crate::decode::repaired;
 use crate::transcript::Emitted;
 
 impl AgentsEmitter<'_> {
-    /// Reads a conversation along its branches. At the end the current position is on the branch that was
-    /// written last.
+    /// Reads a conversation along its branches. At the end, the current position is on the branch that was written
+    /// last.
     pub(super) fn branched(&mut self, branches: AgentBranches) -> Result<(), ImportError> {
         let (order, tip) = (branches.order.clone(), branches.tip);
         self.branches = branches;
@@ -18,7 +18,7 @@ impl AgentsEmitter<'_> {
                 Err(reason) => self.skip(format!("row {row}: {reason}")),
             }
         }
-        self.settle()?;
+        self.flush_output()?;
         let current = tip.and_then(|tip| self.tree.last_at(&tip.to_string()));
         let newest = self.tree.newest().map(|newest| newest.entry);
         let is_elsewhere = |current: &Emitted| newest != Some(current.entry);
@@ -31,8 +31,8 @@ impl AgentsEmitter<'_> {
         }
     }
 
-    /// Begins a loop if a message does not continue the current position, and returns whether it did. Of
-    /// a turn that the branch leaves in the middle it has the beginning.
+    /// Begins a loop if a message does not continue the current position, and returns true if so. If the branch leaves
+    /// a turn in the middle, the beginning of the turn is repeated.
     pub(super) fn branch(
         &mut self,
         row: SessionRecord,
@@ -58,14 +58,14 @@ impl AgentsEmitter<'_> {
         for row in rows.unwrap_or_default() {
             match self.file.item(row, &self.branches) {
                 Ok(mut item) => {
-                    // Damage was reported when the row was read first.
+                    // The damage was reported at the first reading.
                     item.data = repaired(item.data.as_bytes()).0.into_owned();
                     items.push(item);
                 }
                 Err(reason) => self.skip(format!("row {row}: {reason}")),
             }
         }
-        self.again(&items)?;
+        self.repeat_rows(&items)?;
         if let Some(at) = self.transcript.last_turn() {
             self.tree.emit(at, emitted.entry);
         }

@@ -1,7 +1,7 @@
 //! Reads the SQLite files in which `SQLiteSession` of OpenAI's agents SDK keeps conversations.
 //!
-//! Their tables may have any name; they are known by their columns. `AdvancedSQLiteSession` has one more, which
-//! says on which branches a row is.
+//! The tables may have any name; they are recognised by their columns. `AdvancedSQLiteSession` has a further table with
+//! the branches of each row.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -184,7 +184,7 @@ impl AgentFile {
         session: &str,
         each: &mut dyn FnMut(AgentItem) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<Unusable<()>, StoreError> {
-        // The times are not there in every version. An id may be stored as a number.
+        // The times do not exist in every version. An id may be stored as a number.
         let sql = format!(
             "SELECT * FROM {} WHERE CAST(session_id AS TEXT) = ?1 ORDER BY id",
             quoted(&self.messages)
@@ -225,15 +225,15 @@ fn item(row: &Row<'_>) -> rusqlite::Result<AgentItem> {
 }
 
 impl AgentBranches {
-    /// Makes a tree of the branches: those that begin with the same rows have these in common.
+    /// Returns the tree of the branches: branches that begin with the same rows share them.
     fn of(on: &BTreeMap<Option<String>, Vec<i64>>, current: &Option<String>, rows: &[i64]) -> Self {
         let there: HashSet<i64> = rows.iter().copied().collect();
         let mut parents = HashMap::new();
         for branch in on.values() {
             let mut before = None;
-            // Rows deleted since are on no branch.
+            // Rows that were deleted since are on no branch.
             for row in branch.iter().filter(|row| there.contains(row)) {
-                // A row that is on several has the same rows before it on each.
+                // A row on several branches has the same rows before it on each.
                 parents.entry(*row).or_insert(before);
                 before = Some(*row);
             }

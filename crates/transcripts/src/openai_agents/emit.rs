@@ -1,4 +1,4 @@
-//! From rows to messages.
+//! Translates rows to messages.
 
 use loopstore::model::{AgentMessage, Content, Extra, Message, Time};
 use serde_json::value::RawValue;
@@ -9,10 +9,10 @@ use crate::ImportError;
 use crate::responses::{ResponseItem, answer, item};
 use crate::transcript::{EntryTree, NewLoop, TranscriptBuilder};
 
-/// The items of an answer that the model wrote so far.
+/// The items of the current answer.
 #[derive(Default)]
 struct ModelOutput {
-    /// The loop that it begins, if none goes on.
+    /// The name of the loop that the answer begins, if there is no current loop.
     name: String,
     rows: Vec<SessionRecord>,
     content: Vec<Content>,
@@ -21,7 +21,7 @@ struct ModelOutput {
     millis: Option<i64>,
 }
 
-/// A row, and the one before it on its branch.
+/// A row, and the row before it on its branch.
 #[derive(Clone, Copy)]
 pub(super) struct SessionRecord {
     number: i64,
@@ -35,7 +35,7 @@ pub(super) struct AgentsEmitter<'a> {
     pub(super) branches: AgentBranches,
     session: String,
     output: Option<ModelOutput>,
-    /// The first row; the content before the first loop is a part of it.
+    /// The first row; its loop includes the content before it.
     first: Option<i64>,
     /// The turns of rows, by the numbers of the rows.
     pub(super) tree: EntryTree,
@@ -61,16 +61,16 @@ impl<'a> AgentsEmitter<'a> {
         }
     }
 
-    /// Reports something of the session that could not be used.
+    /// Reports a part of the session that could not be used.
     pub(super) fn skip(&mut self, reason: String) {
         let reason = format!("session `{}`: {reason}", self.session);
         self.transcript.skip(None, reason);
     }
 
-    /// Names the loop that a row begins; instructions before it are the loop's.
+    /// Returns the name of the loop that a row begins; instructions before the row are part of the loop.
     fn name(&self, row: &AgentItem) -> String {
-        let lead = self.first.filter(|_| self.transcript.here().is_none());
-        loop_name(lead.unwrap_or(row.row))
+        let first = self.first.filter(|_| self.transcript.here().is_none());
+        loop_name(first.unwrap_or(row.row))
     }
 
     /// Emits the next row.
@@ -92,7 +92,7 @@ impl<'a> AgentsEmitter<'a> {
         if let ResponseItem::Output(content, source) = item {
             return self.output(row, content, source);
         }
-        self.settle()?;
+        self.flush_output()?;
         let at = SessionRecord::of(row);
         let is_prompt = matches!(item, ResponseItem::Prompt(_));
         let is_message = !matches!(item, ResponseItem::Extension(_));
@@ -102,7 +102,7 @@ impl<'a> AgentsEmitter<'a> {
         Ok(())
     }
 
-    /// Takes a row of an answer.
+    /// Adds a row to the current answer.
     fn output(
         &mut self,
         row: &AgentItem,
@@ -110,12 +110,12 @@ impl<'a> AgentsEmitter<'a> {
         source: Extra,
     ) -> Result<(), ImportError> {
         let at = SessionRecord::of(row);
-        let goes_on = |output: &ModelOutput| {
+        let is_continued = |output: &ModelOutput| {
             let last = output.rows.last().map(|last| last.number);
             at.parent.is_none_or(|parent| parent == last)
         };
-        if !self.output.as_ref().is_some_and(goes_on) {
-            self.settle()?;
+        if !self.output.as_ref().is_some_and(is_continued) {
+            self.flush_output()?;
             self.branch(at, false)?;
         }
         let name = self.name(row);
@@ -127,7 +127,7 @@ impl<'a> AgentsEmitter<'a> {
         Ok(())
     }
 
-    /// Emits a row that is no part of an answer; `is_begun`: in a loop that began for it.
+    /// Emits a row that is not part of an answer; `is_begun` is true if its loop was begun already.
     fn emit(
         &mut self,
         row: &AgentItem,
@@ -157,14 +157,14 @@ impl<'a> AgentsEmitter<'a> {
         }
     }
 
-    /// Emits rows of one entry once more, in a loop that began.
-    pub(super) fn again(&mut self, rows: &[AgentItem]) -> Result<(), ImportError> {
+    /// Emits the rows of one entry again, in a new loop.
+    pub(super) fn repeat_rows(&mut self, rows: &[AgentItem]) -> Result<(), ImportError> {
         let mut output = ModelOutput::default();
         for row in rows {
             match read(row) {
                 Ok(ResponseItem::Output(content, source)) => output.add(row, content, source),
                 Ok(item) => self.emit(row, item, true)?,
-                // It was reported when it was read first.
+                // The error was reported at the first reading.
                 Err(_) => {}
             }
         }
@@ -174,8 +174,8 @@ impl<'a> AgentsEmitter<'a> {
         }
     }
 
-    /// Emits the answer that waits for more of it.
-    pub(super) fn settle(&mut self) -> Result<(), ImportError> {
+    /// Emits the current answer.
+    pub(super) fn flush_output(&mut self) -> Result<(), ImportError> {
         let Some(output) = self.output.take() else {
             return Ok(());
         };
@@ -191,7 +191,7 @@ impl<'a> AgentsEmitter<'a> {
             .answer(|| output.name, message, output.raw.as_bytes())
     }
 
-    /// Notes the place of rows, which are one message.
+    /// Records the position of rows that form one message.
     fn added(&mut self, rows: &[SessionRecord], is_message: bool) {
         if self.branches.order.is_empty() {
             return;
@@ -207,9 +207,9 @@ impl<'a> AgentsEmitter<'a> {
         }
     }
 
-    /// Ends the session. Returns whether there was a conversation.
+    /// Ends the session. Returns true if there was a conversation.
     pub(super) fn end(mut self) -> Result<bool, ImportError> {
-        self.settle()?;
+        self.flush_output()?;
         let name = self.first.map(loop_name);
         self.transcript.finish_as(name.unwrap_or_default())
     }
@@ -227,7 +227,7 @@ impl SessionRecord {
         loop_name(self.number)
     }
 
-    /// Returns the name of its parent in the tree.
+    /// Returns the name of the parent in the tree.
     pub(super) fn parent(self) -> Option<Option<String>> {
         self.parent
             .map(|parent| parent.map(|number| number.to_string()))

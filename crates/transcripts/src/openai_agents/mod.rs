@@ -1,11 +1,9 @@
-//! OpenAI's agents SDK: the SQLite file of `SQLiteSession`, whose rows hold items of the Responses
-//! API.
+//! OpenAI's agents SDK: the SQLite file of `SQLiteSession`, whose rows contain items of the Responses API.
 //!
-//! A message of the user begins a loop; the items that the model put out in a row are one answer. A loop
-//! is named by its first row, whose number the SDK never gives again: after a session was cleared, or the
-//! newest of it taken out, what is said next is never taken for what stood there before. Of a conversation with
-//! branches the one that was written last is current ([`branches`]).
-//! The file is read where it lies, as its write-ahead log may hold the newest of it.
+//! A message of the user begins a loop; consecutive output items of the model are one answer. A loop is named after its
+//! first row, whose number the SDK never reuses: after a session was cleared or its newest row removed, later messages
+//! are never taken for the removed ones. In a conversation with branches, the branch that was written last is current
+//! ([`branches`]). The file is read in place, since its write-ahead log may contain the newest rows.
 
 mod branches;
 mod database;
@@ -29,7 +27,7 @@ use super::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiAgents;
 
-/// The name of the format, for agents too.
+/// The name of the format, also used for agents.
 const TOOL: &str = "openai-agents";
 
 impl Importer for OpenAiAgents {
@@ -73,7 +71,7 @@ impl OpenAiAgents {
     }
 }
 
-/// Reads a conversation one row after the other.
+/// Reads a conversation row by row.
 fn in_order(
     file: &AgentFile,
     session: &str,
@@ -112,7 +110,7 @@ fn head(session: &AgentSession) -> Result<SessionHead, ImportError> {
     })
 }
 
-/// SQLite's own times are UTC and have a space between day and hour.
+/// Converts a time of SQLite, which is in UTC and has a space between date and time.
 fn time(text: &str) -> Time {
     let iso = format!("{}Z", text.replacen(' ', "T", 1));
     let read = Time::from_text(iso.as_str());

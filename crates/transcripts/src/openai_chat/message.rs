@@ -14,11 +14,11 @@ use super::super::values::{data_url, json, other};
 
 /// Reads the `nth` message of a chat.
 ///
-/// Fields that have no place in the message, and those whose exact form would be lost (an empty
-/// content, an id that is a number), are in its extra field `source`.
+/// Fields without a place in the message, and fields whose exact form would be lost (an empty content, an id that is a
+/// number), are kept in its extra field `source`.
 ///
 /// # Errors
-/// If the record is no message; the error gives the reason.
+/// If the record is not a message; the error gives the reason.
 pub(crate) fn read(record: &Json, nth: usize) -> Result<AgentMessage, String> {
     let mut fields = Fields::parse(record.as_str())?;
     let role = fields
@@ -50,7 +50,7 @@ pub(crate) fn read(record: &Json, nth: usize) -> Result<AgentMessage, String> {
     Ok(message)
 }
 
-/// Returns the object that `fields` are.
+/// Returns `fields` as an object.
 ///
 /// # Errors
 /// If the value nests too deeply.
@@ -99,7 +99,7 @@ fn assistant(nth: usize, fields: &mut Fields<'_>) -> Result<AgentMessage, String
     .into())
 }
 
-/// Reads the reasoning that a server returns beside the content.
+/// Reads the reasoning that a server returns in a separate field.
 fn reasoning_of(fields: &mut Fields<'_>) -> Vec<Content> {
     let mut texts = Vec::new();
     for key in reasoning::TEXTS {
@@ -118,7 +118,7 @@ fn reasoning_of(fields: &mut Fields<'_>) -> Vec<Content> {
     reasoning::thinking(texts, details)
 }
 
-/// Reads one of `tool_calls`; one of an unknown type stays as it is.
+/// Reads one of `tool_calls`; a call of an unknown type is kept unchanged.
 fn tool_call(raw: &RawValue, id: impl Fn() -> String) -> Result<Content, String> {
     let Ok(Content::ToolCall(mut call)) = read_call(raw.get()) else {
         return other(raw);
@@ -134,7 +134,7 @@ fn tool_call(raw: &RawValue, id: impl Fn() -> String) -> Result<Content, String>
     Ok(Content::ToolCall(call))
 }
 
-/// Keeps the text of the arguments where it is not that of the value.
+/// Keeps the text of the arguments if it differs from the serialised value.
 fn keep_text(call: &mut ToolCall, function: &Fields<'_>) {
     let text = ["arguments", "input"]
         .iter()
@@ -144,7 +144,7 @@ fn keep_text(call: &mut ToolCall, function: &Fields<'_>) {
     }
 }
 
-/// Reads a call as chat completions had it before `tool_calls`.
+/// Reads a call in the form that preceded `tool_calls`.
 fn old_call(raw: &RawValue, id: String) -> Result<Content, String> {
     let call = format!(r#"{{"function":{}}}"#, raw.get());
     let Ok(Content::ToolCall(mut call)) = read_call(&call) else {
@@ -172,7 +172,7 @@ fn content(fields: &mut Fields<'_>) -> Result<Vec<Content>, String> {
         return Ok(Vec::new());
     };
     let blocks = match value.get().as_bytes().first() {
-        // An empty text block is what providers refuse, so only `source` has it.
+        // Providers reject an empty text block, so only `source` keeps it.
         Some(b'"') if value.get() == "\"\"" => return Ok(Vec::new()),
         Some(b'"') => vec![Content::text(text(value)?)],
         Some(b'[') => {
@@ -201,8 +201,7 @@ fn part(raw: &RawValue) -> Result<Content, String> {
     }
 }
 
-/// True if a part is a call, a result or sealed state of another form, which must not be taken for what
-/// somebody said.
+/// True if a part is a call, a result or opaque state of another form, which must not be read as a text.
 fn is_foreign(kind: &str) -> bool {
     const FOREIGN: [&str; 5] = [
         "compaction",
@@ -214,7 +213,7 @@ fn is_foreign(kind: &str) -> bool {
     FOREIGN.contains(&kind)
 }
 
-/// Reads an `image_url` part whose URL holds the image itself.
+/// Reads an `image_url` part whose URL contains the image.
 fn image(mut fields: Fields<'_>) -> Option<Content> {
     fields
         .take("type")

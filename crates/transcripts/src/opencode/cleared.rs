@@ -1,4 +1,5 @@
-//! Results that OpenCode emptied later: the output stays in the part, which says when (`state.time.compacted`).
+//! Results that OpenCode cleared later. The output stays in the part, with the time at which it was cleared
+//! (`state.time.compacted`).
 
 use std::borrow::Cow;
 
@@ -8,21 +9,21 @@ use serde_json::value::RawValue;
 use crate::fields::Fields;
 use crate::values::millis;
 
-/// A result that was emptied.
+/// A result that was cleared.
 #[derive(Clone, Debug)]
 pub(super) struct ClearedResult {
     pub(super) call: String,
-    /// When, in milliseconds since the epoch.
+    /// The time of the clearing, in milliseconds since the epoch.
     pub(super) at: i64,
 }
 
-/// The parts of a message as they were before their results were emptied, so that a later export says the same.
-pub(super) struct Uncleared<'a> {
+/// The parts of a message as they were before their results were cleared, so that a later export compares equal.
+pub(super) struct OriginalParts<'a> {
     parts: Vec<Cow<'a, RawValue>>,
     results: Vec<ClearedResult>,
 }
 
-impl<'a> Uncleared<'a> {
+impl<'a> OriginalParts<'a> {
     pub(super) fn of(parts: &[&'a RawValue]) -> Self {
         let mut results = Vec::new();
         let mut uncleared = |part: &&'a RawValue| match without_mark(part) {
@@ -55,72 +56,72 @@ fn without_mark(part: &RawValue) -> Option<(ClearedResult, Box<RawValue>)> {
     let time = state.get("time")?.get();
     let at = millis(&Fields::parse(time).ok()?, "compacted")?;
     let call = fields.text("callID")?;
-    let (before, behind) = time.split_once(KEY)?;
-    let number = behind.find(|c: char| c.is_ascii_digit())?;
+    let (before, after) = time.split_once(KEY)?;
+    let number = after.find(|c: char| c.is_ascii_digit())?;
     let is_of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
-    let behind = behind[number..].trim_start_matches(is_of_number);
-    let (before, behind) = match before.trim_end().strip_suffix(',') {
-        Some(before) => (before, behind),
-        None => (before, behind.trim_start_matches(',').trim_start()),
+    let after = after[number..].trim_start_matches(is_of_number);
+    let (before, after) = match before.trim_end().strip_suffix(',') {
+        Some(before) => (before, after),
+        None => (before, after.trim_start_matches(',').trim_start()),
     };
-    // The time is a piece of the part's own text.
+    // The time is a substring of the part's own text.
     let from = time
         .as_ptr()
         .addr()
         .checked_sub(part.get().as_ptr().addr())?;
     let head = part.get().get(..from)?;
     let tail = part.get().get(from + time.len()..)?;
-    let text = [head, before, behind, tail].concat();
+    let text = [head, before, after, tail].concat();
     let part = RawValue::from_string(text).ok()?;
     Some((ClearedResult { call, at }, part))
 }
 
-/// The results of a session that were emptied, in the order of its messages.
+/// The cleared results of a session, in the order of its messages.
 #[derive(Debug, Default)]
 pub(super) struct Cleared(Vec<OfMessage>);
 
 #[derive(Debug)]
 struct OfMessage {
     result: ClearedResult,
-    /// The number of the message that it is in.
+    /// The number of the message that contains the result.
     message: u64,
-    /// The number of the message before which it was reported as empty; `None`: its turn did not come yet.
-    told: Option<u64>,
+    /// The number of the message before which the clearing was emitted; `None` if it was not emitted yet.
+    emitted_before: Option<u64>,
 }
 
 impl Cleared {
-    /// Adds those of message number `message`.
+    /// Adds the cleared results of message number `message`.
     pub(super) fn add(&mut self, message: u64, results: Vec<ClearedResult>) {
         self.0.extend(results.into_iter().map(|result| OfMessage {
             result,
             message,
-            told: None,
+            emitted_before: None,
         }));
     }
 
-    /// Returns those that were emptied before a time, as reported before message number `message`.
+    /// Returns the results that were cleared before a time, and marks them as emitted before message number `message`.
     pub(super) fn before(&mut self, time: Option<i64>, message: u64) -> Vec<ClearedResult> {
         self.take_due(message, |of| time.is_none_or(|time| of.result.at < time))
     }
 
-    /// Returns those that are behind message number `message`.
-    pub(super) fn behind(&mut self, message: u64) -> Vec<ClearedResult> {
+    /// Returns the results after message number `message`.
+    pub(super) fn after(&mut self, message: u64) -> Vec<ClearedResult> {
         self.take_due(u64::MAX, |of| of.message > message)
     }
 
-    /// Returns all others of a session that went back to message number `message`: what was told behind that
-    /// counts no more.
-    pub(super) fn others(&mut self, message: u64) -> Vec<ClearedResult> {
+    /// Returns all other results of a session that returned to message number `message`; clearings that were emitted
+    /// after that message no longer count.
+    pub(super) fn rest(&mut self, message: u64) -> Vec<ClearedResult> {
         for of in self.0.iter_mut().filter(|of| of.message <= message) {
-            of.told = of.told.filter(|told| *told <= message);
+            of.emitted_before = of.emitted_before.filter(|before| *before <= message);
         }
         self.take_due(u64::MAX, |_| true)
     }
 
     fn take_due(&mut self, at: u64, is_due: impl Fn(&OfMessage) -> bool) -> Vec<ClearedResult> {
-        let waiting = self.0.iter_mut().filter(|of| of.told.is_none());
+        let waiting = self.0.iter_mut().filter(|of| of.emitted_before.is_none());
         let due = waiting.filter(|of| is_due(of)).map(|of| {
-            of.told = Some(at);
+            of.emitted_before = Some(at);
             of.result.clone()
         });
         due.collect()

@@ -1,5 +1,5 @@
-//! Reads the SQLite file in which OpenCode keeps its sessions: a row for each session, message and part, the last two
-//! as JSON without their ids. Its columns differ by version: those that are there are read.
+//! Reads the SQLite file in which OpenCode keeps its sessions: a row for each session, message and part. Messages and
+//! parts are JSON without their ids. The columns differ by version; those that exist are read.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,7 +15,7 @@ const RECORD: [&str; 4] = ["id", "session_id", "type", "data"];
 /// One session, as the columns of its row that are not null.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpencodeSession {
-    /// Its id.
+    /// The id.
     pub id: String,
     /// The columns by their names.
     pub columns: Vec<(String, JsonColumn)>,
@@ -35,22 +35,22 @@ pub enum JsonColumn {
 /// A message, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpencodeRow {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// All else, as JSON.
+    /// The other fields, as JSON.
     pub data: String,
 }
 
 /// A record of a newer version: a message with its parts, or an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpencodeRecord {
-    /// Its id.
+    /// The id.
     pub id: String,
     /// The kind of the row.
     pub kind: String,
-    /// Milliseconds since the epoch.
+    /// The time of the record in milliseconds since the epoch.
     pub created: Option<i64>,
-    /// All else, as JSON.
+    /// The other fields, as JSON.
     pub data: String,
 }
 

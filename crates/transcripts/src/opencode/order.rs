@@ -1,5 +1,5 @@
-//! The order of a session's messages. A list may be sorted by ids that say nothing, while each answer names the
-//! prompt that it answers.
+//! The order of a session's messages. A list may be sorted by ids that do not reflect the order, but each answer names
+//! the prompt that it answers.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use serde_json::value::RawValue;
 use super::info_of;
 use crate::values::unix_millis;
 
-/// The fields of a message that order it.
+/// The fields that determine the order of a message.
 struct MessageOrder {
     id: Option<String>,
     parent: Option<String>,
     created: Option<i64>,
 }
 
-/// Puts messages into their order. A list in which each message comes after its parent is in order; another
-/// one is sorted by times first, and a message that has none stays behind the one before it.
+/// Sorts messages. A list in which each message comes after its parent is in order. Another list is sorted by times
+/// first; a message without a time stays after the one before it.
 pub(super) fn in_order(messages: Vec<&RawValue>) -> Vec<&RawValue> {
     let places: Vec<MessageOrder> = messages.iter().map(|raw| place(raw)).collect();
     let numbers: HashMap<&str, usize> = (0..)
@@ -43,7 +43,7 @@ pub(super) fn in_order(messages: Vec<&RawValue>) -> Vec<&RawValue> {
     let (mut order, mut is_taken) = (Vec::new(), vec![false; messages.len()]);
     for (_, number) in by_time {
         let mut path = vec![number];
-        // Parents in a circle end the path: each is taken once.
+        // In a cycle of parents, each message is taken once.
         while let Some(parent) = path.last().and_then(|last| parent(*last))
             && !is_taken[parent]
             && path.len() <= messages.len()
@@ -91,7 +91,7 @@ mod tests {
         };
         let at = |time: u64| format!(r#","time":{{"created":{time}}}"#);
         for (messages, expected) in [
-            // In order, whatever the times say.
+            // Already in order, so the times do not matter.
             (
                 vec![("a", "", at(9)), ("b", "a", at(2)), ("c", "", at(1))],
                 "abc",
@@ -105,7 +105,7 @@ mod tests {
                 ],
                 "abcd",
             ),
-            // The newest first; without times, and with a parent that is later than its answer.
+            // Newest first; without times, and with a parent later than its answer.
             (
                 vec![
                     ("d", "c", at(4)),
@@ -120,7 +120,7 @@ mod tests {
                 "ab",
             ),
             (vec![("b", "a", at(1)), ("a", "", at(2))], "ab"),
-            // Seconds and milliseconds.
+            // Times in seconds and in milliseconds.
             (
                 vec![
                     ("b", "a", at(1_770_000_001)),
@@ -128,7 +128,7 @@ mod tests {
                 ],
                 "ab",
             ),
-            // Circles, and parents that are not there.
+            // Cycles, and missing parents.
             (
                 vec![
                     ("a", "b", at(1)),

@@ -1,4 +1,4 @@
-//! Messages from their parts.
+//! Translates the parts of messages to content.
 
 use loopstore::model::{
     AgentMessage, AssistantMessage, Author, Content, Extra, Json, LoopId, Message, SessionId, Text,
@@ -15,11 +15,11 @@ use super::super::values::{
 };
 use super::words::{OWN_WORDS, REFUSED};
 
-/// A tool part.
-pub(super) struct Called {
+/// A call of a tool, with its result.
+pub(super) struct ToolPart {
     pub(super) id: String,
     pub(super) tool: String,
-    /// The loop and session that it started.
+    /// The loop and session that the call started.
     pub(super) child: Option<(LoopId, SessionId)>,
     /// `None` while the tool runs.
     pub(super) result: Option<AgentMessage>,
@@ -27,14 +27,13 @@ pub(super) struct Called {
     pub(super) raw: String,
 }
 
-/// An answer of the model with what its tools gave back.
+/// An answer of the model, with the calls in it.
 pub(super) struct OpencodeAnswer {
     pub(super) message: AgentMessage,
-    pub(super) called: Vec<Called>,
+    pub(super) called: Vec<ToolPart>,
 }
 
-/// Splits the parts of a message where another model call begins: older versions wrote a whole run
-/// as one message.
+/// Splits the parts of a message at the beginning of each model call: older versions wrote a whole run as one message.
 pub(super) fn steps<'a>(parts: &[&'a RawValue]) -> Vec<Vec<&'a RawValue>> {
     let mut steps: Vec<Vec<&RawValue>> = vec![Vec::new()];
     let mut says = false;
@@ -61,10 +60,10 @@ fn kind(part: &RawValue) -> String {
 #[derive(Default)]
 struct AnswerBlocks {
     content: Vec<Content>,
-    /// Parts that no model sees, and those that cannot be read.
+    /// Parts that no model sees or that cannot be read.
     rest: Vec<Json>,
-    called: Vec<Called>,
-    /// Tokens and cost of the model call, as its last part has them.
+    called: Vec<ToolPart>,
+    /// The tokens and the cost of the model call, from its last part.
     usage: Option<Usage>,
 }
 
@@ -112,7 +111,7 @@ impl AnswerBlocks {
         let child =
             child.and_then(|child| Some((loop_id(child.clone())?, session_id(Some(child))?)));
         let result = result(&id, &tool, &mut state);
-        let mut source = besides(fields, &["type", "tool", "callID"]);
+        let mut source = other_fields(fields, &["type", "tool", "callID"]);
         if result.is_none() && !state.is_empty() {
             source.insert("state", object_of(&rest(&state)));
         }
@@ -125,7 +124,7 @@ impl AnswerBlocks {
         if !source.is_empty() {
             call.extra.insert("source", object_of(&source));
         }
-        self.called.push(Called {
+        self.called.push(ToolPart {
             id,
             tool,
             child,
@@ -136,26 +135,26 @@ impl AnswerBlocks {
     }
 }
 
-/// The arguments of a call that has none.
+/// Returns the arguments of a call without arguments.
 fn empty() -> Json {
     object_of(&Extra::default())
 }
 
-/// Returns what a part says besides.
-fn besides(mut fields: Fields<'_>, taken: &[&str]) -> Extra {
-    // Both are those of the message.
+/// Returns the other fields of a part.
+fn other_fields(mut fields: Fields<'_>, taken: &[&str]) -> Extra {
+    // Both are fields of the message.
     fields.retain(|key| !taken.contains(&key) && key != "sessionID" && key != "messageID");
     rest(&fields)
 }
 
 fn text_block(fields: Fields<'_>) -> Option<Content> {
-    // Ignored parts are for people; providers refuse empty texts.
+    // Ignored parts are for the person; providers reject empty texts.
     if fields.read("ignored") == Some(true) {
         return None;
     }
     let text = fields.text("text")?;
     let is_synthetic = fields.read("synthetic") == Some(true);
-    let extra = besides(fields, &["type", "text"]);
+    let extra = other_fields(fields, &["type", "text"]);
     let mut block = Content::Text(Text { text, extra });
     if is_synthetic {
         mark_injected(&mut block);
@@ -168,11 +167,11 @@ fn thinking(fields: Fields<'_>) -> Option<Content> {
     let anthropic = fields.object("metadata").object("anthropic");
     let data = anthropic.text("redactedData");
     if let Some(Content::Sealed(mut sealed)) = data.as_deref().and_then(redacted_thinking_of) {
-        sealed.extra = besides(fields, &["type", "provider", "item", "metadata"]);
+        sealed.extra = other_fields(fields, &["type", "provider", "item", "metadata"]);
         return Some(Content::Sealed(sealed));
     }
     let signature = anthropic.text("signature");
-    let mut extra = besides(fields, &["type", "text"]);
+    let mut extra = other_fields(fields, &["type", "text"]);
     for key in ["thinking", "signature"] {
         extra.remove(key);
     }
@@ -183,19 +182,19 @@ fn thinking(fields: Fields<'_>) -> Option<Content> {
     }))
 }
 
-/// Reads a file: an image if it is here, else as it is.
+/// Reads a file: an image if the part contains it, else unchanged.
 fn file(part: &RawValue, fields: Fields<'_>) -> Option<Content> {
     let image = fields.text("url").and_then(|url| data_image(&url));
     match image {
         Some(Content::Image(mut image)) => {
-            image.extra = besides(fields, &["type", "url", "data", "mimeType"]);
+            image.extra = other_fields(fields, &["type", "url", "data", "mimeType"]);
             Some(Content::Image(image))
         }
         _ => as_it_is(part),
     }
 }
 
-/// Reads what a tool gave back, if it did.
+/// Reads the result of a call, if there is one.
 fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> {
     let status = state.text("status").unwrap_or_default();
     let is_error = status == "error";
@@ -233,8 +232,8 @@ fn result(id: &str, tool: &str, state: &mut Fields<'_>) -> Option<AgentMessage> 
     ))
 }
 
-/// True if an error is what a person said when refusing a call. OpenCode notes no more than the text; but it asks
-/// before a tool begins, and one that has begun has said something of itself.
+/// True if an error is the text of a person who refused the call. OpenCode records only the text; but it asks before a
+/// tool starts, and a call that has started has a state of its own.
 fn is_refusal(tool: &str, state: &Fields<'_>, content: &[Content]) -> bool {
     let has_begun = !state.object("metadata").is_empty();
     let says_so = |block: &Content| {
@@ -275,8 +274,8 @@ fn with_parts(mut source: Extra, parts: Vec<Json>) -> Extra {
     source
 }
 
-/// Reads an answer. `alone`: the message is one model call; else its tokens are those of its last
-/// part. The first step of a message keeps what `info` says.
+/// Reads an answer. If `alone`, the message is one model call; else its tokens are those of its last part. The first
+/// step of a message keeps the fields of `info`.
 pub(super) fn answer(
     info: &Fields<'_>,
     parts: &[&RawValue],

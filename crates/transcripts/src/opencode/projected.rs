@@ -1,18 +1,18 @@
-//! The messages of newer versions of OpenCode, which the table `session_message` holds one a row: each becomes
-//! what `opencode export` would write of it.
+//! The messages of newer versions of OpenCode, one per row of the table `session_message`. Each is converted to the
+//! form of `opencode export`.
 //!
-//! A row has a type. What the type has no counterpart for is kept under its own name. A compaction is the request
-//! and the summary that an export has.
+//! A row of a type without a counterpart is kept under the name of its type. A compaction becomes a request and a
+//! summary, as in an export.
 
 use serde_json::{Map, Value, json};
 
 use super::database::OpencodeRecord;
 use crate::decode::repaired;
 
-/// Makes messages of the rows of one session.
+/// Converts the rows of one session to messages.
 pub(super) struct Projection<'a> {
     session: &'a str,
-    /// The last message of the user: what an answer answers.
+    /// The id of the last message of the user, which an answer refers to.
     prompt: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Projection<'a> {
         })
     }
 
-    /// Writes a message: what it says of itself, and its parts.
+    /// Writes a message: its fields and its parts.
     fn message(
         &self,
         id: &str,
@@ -84,7 +84,7 @@ impl<'a> Projection<'a> {
         self.message(id, "user", data, parts)
     }
 
-    /// A command that the person ran, which a model is shown as a message of the user.
+    /// Converts a command that the person ran, which the model sees as a message of the user.
     fn shell(&mut self, id: &str, mut data: Map<String, Value>) -> String {
         let mut word = |key: &str| match data.remove(key) {
             Some(Value::String(text)) => text,
@@ -114,14 +114,14 @@ impl<'a> Projection<'a> {
         self.message(id, "assistant", data, parts)
     }
 
-    /// The request of a compaction and its summary, behind which the newest messages stand as a text.
+    /// Converts a compaction to its request and its summary, which ends with the newest messages as a text.
     fn compaction(&mut self, id: &str, mut data: Map<String, Value>) -> Vec<String> {
         let mut text = |key: &str| match data.remove(key) {
             Some(Value::String(text)) if !text.is_empty() => Some(text),
             _ => None,
         };
-        let said = [text("summary"), text("recent")];
-        let said: Vec<String> = said.into_iter().flatten().collect();
+        let texts = [text("summary"), text("recent")];
+        let texts: Vec<String> = texts.into_iter().flatten().collect();
         let is_automatic = data.get("reason").is_some_and(|reason| reason == "auto");
         let mut times = Map::new();
         times.extend(
@@ -130,7 +130,7 @@ impl<'a> Projection<'a> {
         );
         let request = json!({"type": "compaction", "auto": is_automatic});
         let request = self.message(id, "user", times, vec![request]);
-        // The row is written once the summary is whole.
+        // The row is written when the summary is complete.
         if let Some(Value::Object(time)) = data.get_mut("time")
             && let Some(created) = time.get("created").cloned()
         {
@@ -138,7 +138,7 @@ impl<'a> Projection<'a> {
         }
         data.insert("parentID".into(), id.into());
         data.insert("summary".into(), true.into());
-        let summary = json!({"type": "text", "text": said.join("\n\n")});
+        let summary = json!({"type": "text", "text": texts.join("\n\n")});
         let name = format!("{id}-summary");
         vec![
             request,
@@ -160,7 +160,7 @@ fn list(value: Option<Value>) -> Vec<Value> {
     }
 }
 
-/// Gives a file the names that an export has for its fields.
+/// Renames the fields of a file to those of an export.
 fn file(mut file: Value) -> Value {
     if let Value::Object(fields) = &mut file {
         for (from, to) in [("uri", "url"), ("name", "filename")] {
@@ -173,7 +173,7 @@ fn file(mut file: Value) -> Value {
     file
 }
 
-/// Makes a part of what an answer holds.
+/// Converts a content of an answer to a part.
 fn part(mut part: Value) -> Value {
     let kind = part.get("type").and_then(Value::as_str).map(str::to_owned);
     let Value::Object(fields) = &mut part else {
@@ -191,7 +191,7 @@ fn part(mut part: Value) -> Value {
     part
 }
 
-/// Gives a call the form of an export: its id and name, and what it gave back as a text.
+/// Converts a call to the form of an export: its id and name, and its output as a text.
 fn tool(fields: &mut Map<String, Value>) {
     let id = fields.remove("callID").or_else(|| fields.remove("id"));
     fields.extend(id.map(|id| ("callID".to_owned(), id)));
@@ -210,7 +210,7 @@ fn tool(fields: &mut Map<String, Value>) {
         .and_then(Value::as_str)
         .map(str::to_owned)
     {
-        // The arguments are still being written.
+        // The arguments are incomplete.
         let whole = serde_json::from_str::<Value>(&text)
             .ok()
             .filter(Value::is_object);
@@ -235,7 +235,7 @@ fn tool(fields: &mut Map<String, Value>) {
             state.insert("output".into(), texts.join("\n").into());
         }
         Some("error") => {
-            let said = state
+            let message = state
                 .remove("error")
                 .map(|error| match error.get("message") {
                     Some(message) => message.clone(),
@@ -243,7 +243,7 @@ fn tool(fields: &mut Map<String, Value>) {
                 });
             state.insert(
                 "error".into(),
-                said.unwrap_or_else(|| texts.join("\n").into()),
+                message.unwrap_or_else(|| texts.join("\n").into()),
             );
         }
         _ => {}

@@ -1,5 +1,5 @@
-//! Sessions where OpenCode itself keeps them: in its SQLite file, before that in a folder with a file for each
-//! session, message and part. Both are put together to the document that `opencode export` writes.
+//! Reads sessions from OpenCode's own storage: its SQLite file, or in older versions a folder with a file for each
+//! session, message and part. Both are converted to the document that `opencode export` writes.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -15,10 +15,10 @@ use crate::decode::{DecodedSource, repaired};
 use crate::fields::Fields;
 use crate::{ImportError, MAX_RECORD_BYTES, Sink, Source, unread};
 
-/// Reads a document, which has this number in its file. Returns whether there was a conversation.
+/// Reads a document with its number in the file. Returns true if there was a conversation.
 type EachDocument<'a> = dyn FnMut(&str, u64, &mut dyn Sink) -> Result<bool, ImportError> + 'a;
 
-/// Calls `each` with the sessions of a SQLite file, as documents with their numbers.
+/// Calls `each` with the sessions of a SQLite file, as numbered documents.
 pub(super) fn of_database(
     path: &Path,
     sink: &mut dyn Sink,
@@ -48,7 +48,7 @@ pub(super) fn of_database(
     Ok(any)
 }
 
-/// Returns the document of a session, and how many messages it has.
+/// Returns the document of a session, and the number of its messages.
 fn document(
     file: &OpencodeFile,
     session: OpencodeSession,
@@ -76,7 +76,7 @@ fn document(
     }
 }
 
-/// Returns the document of a session that a newer version keeps, and how many messages it has.
+/// Returns the document of a session of a newer version, and the number of its messages.
 fn projected(
     file: &OpencodeFile,
     session: OpencodeSession,
@@ -143,7 +143,7 @@ impl ExportDocument {
         }
     }
 
-    /// Adds a message; what cannot be read of it is reported.
+    /// Adds a message; parts that cannot be read are reported.
     fn message(&mut self, message: OpencodeRow, parts: Vec<OpencodeRow>, sink: &mut dyn Sink) {
         let ids = [("sessionID", self.session.as_str())];
         let Some(info) = self.object(&message, &ids, sink) else {
@@ -163,7 +163,7 @@ impl ExportDocument {
         ));
     }
 
-    /// Adds a message that is written already.
+    /// Adds the text of a message.
     fn add(&mut self, message: &str) {
         if self.messages > 0 {
             self.text.push(',');
@@ -172,7 +172,7 @@ impl ExportDocument {
         self.text.push_str(message);
     }
 
-    /// Returns the object of a message or a part, with the ids that it is stored without.
+    /// Returns the object of a message or a part, with its ids, which are stored separately.
     fn object(
         &self,
         row: &OpencodeRow,
@@ -214,15 +214,15 @@ impl ExportDocument {
     }
 }
 
-/// The folder of the parts of a session.
+/// The folders of the messages and parts of a session.
 struct Storage {
     messages: PathBuf,
-    /// The folders in which a message's own folder of parts may be.
+    /// The folders that may contain the folder of a message's parts.
     parts: Vec<PathBuf>,
 }
 
 impl Storage {
-    /// Finds the folders beside the file of a session, in either layout.
+    /// Finds the folders for the file of a session, in either layout.
     fn of(session: &Path, id: &str) -> Option<Self> {
         let sessions = session.parent()?.parent()?;
         let root = sessions.parent()?;
@@ -242,13 +242,13 @@ impl Storage {
     }
 }
 
-/// True if a path is that of a session in such a folder.
+/// True if a path is the file of a session in such a folder.
 pub(super) fn is_session(path: &Path) -> bool {
     let folder = path.parent().and_then(Path::parent);
     folder.is_some_and(|folder| folder.ends_with("session"))
 }
 
-/// True if a file lies in such a folder, whatever it holds.
+/// True if a file is within such a folder, whatever it contains.
 pub(super) fn is_within(path: &Path) -> bool {
     let mut folders = path.ancestors().skip(1);
     folders.any(|folder| folder.ends_with("storage") && folder.join("session").is_dir())
@@ -283,7 +283,7 @@ pub(super) fn of_folder(
     Ok(document.end().0)
 }
 
-/// Returns the JSON files of a folder in the order of their names, which begin with the time.
+/// Returns the JSON files of a folder by name; the names begin with the time.
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -292,7 +292,7 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Reads a message or a part; what cannot be read is reported.
+/// Reads a message or a part; a file that cannot be read is reported.
 fn row(path: &Path, sink: &mut dyn Sink) -> Option<OpencodeRow> {
     let name = path.file_stem()?.to_string_lossy().into_owned();
     match text_of(path, sink) {

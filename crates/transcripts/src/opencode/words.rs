@@ -1,8 +1,8 @@
 //! The texts that OpenCode itself writes into parts, and the columns of its databases. A new version of OpenCode is an
 //! edit here.
 
-/// Tools of OpenCode whose errors are its own words. Those of servers are called `SERVER_TOOL`, and a sub-agent
-/// may fail with anybody's words.
+/// Tools of OpenCode whose errors are its own texts. Tools of servers are named `SERVER_TOOL`, and a sub-agent may fail
+/// with any text.
 pub(super) const OWN_WORDS: [&str; 12] = [
     "bash",
     "codesearch",
@@ -29,7 +29,7 @@ pub(super) const NAMES: [(&str, &str); 4] = [
     ("workspace_id", "workspaceID"),
     ("share_url", "shareURL"),
 ];
-/// Columns that hold JSON.
+/// Columns that contain JSON.
 pub(super) const JSON: [&str; 5] = ["revert", "permission", "model", "summary_diffs", "metadata"];
 /// The prefixes of the names of time columns.
 pub(super) const TIME: &str = "time_";

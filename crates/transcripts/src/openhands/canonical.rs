@@ -1,12 +1,12 @@
-//! What a message says, whatever its form: an answer comes back with the next call with a list of
-//! parts for a text, without what the provider added, and with marks for the cache that move on.
+//! The content of a message, independent of its form: in the log of the next call an answer has a list of parts instead
+//! of a text, lacks the fields that the provider added, and has other cache marks.
 
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::super::fields::{Fields, list, some};
 
-/// Returns what a message says, as text to compare.
+/// Returns the content of a message as text to compare.
 pub(super) fn canonical(raw: &RawValue) -> String {
     let fields = Fields::parse(raw.get()).unwrap_or_default();
     let mut parts = vec![fields.text("role").unwrap_or_default()];
@@ -14,7 +14,7 @@ pub(super) fn canonical(raw: &RawValue) -> String {
     let text = texts(fields.get("content"));
     let calls = some(fields.get("tool_calls")).and_then(list);
     match calls.filter(|calls| !calls.is_empty()) {
-        // The text of an answer may come back trimmed, and its arguments written anew. Ids of calls alone do not
+        // The text of an answer may be trimmed in the next log, and its arguments reformatted. The ids of calls do not
         // identify an answer: some servers number them.
         Some(calls) => {
             parts.push(text.trim().to_owned());
@@ -39,7 +39,7 @@ fn one_call(raw: &RawValue) -> String {
     }
 }
 
-/// Joins the texts of a content; parts of other kinds are kept as they are.
+/// Joins the texts of a content; other parts are kept unchanged.
 fn texts(content: Option<&RawValue>) -> String {
     let Some(content) = some(content) else {
         return String::new();
@@ -66,7 +66,7 @@ fn texts(content: Option<&RawValue>) -> String {
     parts.join("\n").trim_end().to_owned()
 }
 
-/// Returns a short mark of what the user said first: few enough digits to reveal nothing of it, and
+/// Returns a short fingerprint of the first message of the user: short enough not to reveal its content, and long
 /// enough that few sessions are compared with each other.
 pub(super) fn fingerprint<'a>(messages: impl Iterator<Item = &'a RawValue>) -> String {
     let is_user = |raw: &&RawValue| {

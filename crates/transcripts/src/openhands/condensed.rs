@@ -1,5 +1,5 @@
-//! Condensations: OpenHands names the events that a model is not shown any more, and puts a summary in
-//! place of the first of them.
+//! Condensations: OpenHands names the events that are hidden from the model, and inserts a summary at the position of
+//! the first of them.
 
 use std::collections::HashSet;
 
@@ -13,19 +13,19 @@ use super::super::values::time_of;
 use super::super::{FoundEffect, ImportError, Importer as _};
 use super::OpenHands;
 
-/// Of the first events so many are held: they stay before the summary …
+/// The maximum number of first events that are held, since they stay before the summary …
 const MAX_HEAD: usize = 8;
-/// … unless they are long, in bytes.
+/// … and of their bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// The events that a model was shown, in their order.
+/// The events that the model sees, in order.
 #[derive(Default)]
 pub(super) struct ShownEvents {
     events: Vec<ShownEvent>,
     /// The first of them.
     head: Vec<AgentMessage>,
     head_bytes: usize,
-    /// Ids of those that it is not shown any more.
+    /// Ids of the events that are hidden from the model.
     forgotten: HashSet<String>,
 }
 
@@ -43,13 +43,13 @@ impl ShownEvents {
         }
     }
 
-    /// Notes the place of an event.
+    /// Records the position of an event.
     pub(super) fn note_place(&mut self, id: Option<String>, site: LoopTurn) {
         let id = id.unwrap_or_default();
         self.events.push(ShownEvent { id, site });
     }
 
-    /// Takes a condensation; one that forgets no event of the file becomes an extension.
+    /// Handles a condensation; one that hides no event of the file becomes an extension.
     pub(super) fn condensation(
         &mut self,
         fields: &Fields<'_>,

@@ -1,4 +1,4 @@
-//! The events of OpenHands' SDK: one JSON object a line, or a list of them.
+//! The events of OpenHands' SDK: one JSON object per line, or a list of them.
 //!
 //! A message of the user begins a loop. Actions of one response are one turn; an observation is the
 //! result of its action. A condensation ([`condensed`](super::condensed)) is a compaction. Everything
@@ -26,7 +26,7 @@ use super::super::values::{
 use super::super::{ImportError, Sink, Source, unread};
 use super::condensed::ShownEvents;
 
-/// Reads the events of a file, and returns whether there were any.
+/// Reads the events of a file. Returns true if there were any.
 pub(super) fn import(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<bool, ImportError> {
     let mut events = Events {
         transcript: TranscriptBuilder::new(
@@ -67,7 +67,7 @@ pub(super) fn import(source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<boo
 struct Events<'a> {
     transcript: TranscriptBuilder<'a>,
     nth: u64,
-    /// The response that the last action is of.
+    /// The response that contains the last action.
     response: Option<String>,
     /// The last state of the run.
     status: Option<String>,
@@ -127,8 +127,8 @@ impl Events<'_> {
         Ok(Ok(()))
     }
 
-    /// Takes an action. One of the same response as the action before goes on with its answer, as a
-    /// message of its own: what is in the file already never changes.
+    /// Handles an action. An action of the same response as the one before continues the answer as a message of its
+    /// own, since stored messages never change.
     fn action(
         &mut self,
         mut fields: Fields<'_>,
@@ -146,17 +146,17 @@ impl Events<'_> {
         let message = with_thinking(Message::Assistant(message).into(), &fields);
         fields.retain(|key| !matches!(key, "kind" | "timestamp"));
         let message = with_extra_source(message, rest(&fields));
-        let goes_on = response.is_some() && response == before;
+        let expect_more = response.is_some() && response == before;
         self.response = response;
         self.shown.hold_message(&message, raw.len());
-        match goes_on {
+        match expect_more {
             true => self.transcript.more_of_answer(message, raw.as_bytes())?,
             false => {
                 let name = String::new;
                 self.transcript.answer(name, message, raw.as_bytes())?;
             }
         }
-        self.transcript.goes_on();
+        self.transcript.expect_more();
         self.note_place(id);
         Ok(())
     }
@@ -185,12 +185,12 @@ impl Events<'_> {
         let is_prompt = origin.as_deref() == Some("user");
         fields.retain(|key| !matches!(key, "kind" | "timestamp" | "llm_message"));
         let mut source = rest(&fields);
-        let besides = rest(&stated);
-        if besides
+        let other_fields = rest(&stated);
+        if other_fields
             .iter()
             .any(|(key, value)| key != "role" && !value.is_null())
         {
-            source.insert("llm_message", object_of(&besides));
+            source.insert("llm_message", object_of(&other_fields));
         }
         if role == "user" {
             let message = UserMessage {
@@ -234,7 +234,7 @@ impl Events<'_> {
         self.transcript.finish()
     }
 
-    /// Notes the place of the message of an event.
+    /// Records the position of the message of an event.
     fn note_place(&mut self, id: Option<String>) {
         if let Some(at) = self.transcript.last_turn() {
             self.shown.note_place(id, at);
@@ -251,10 +251,10 @@ fn tool_call(fields: &mut Fields<'_>, nth: u64) -> Option<Content> {
     let of = fields.object("tool_call");
     let id = of.text("id").or_else(|| fields.text("tool_call_id"));
     let name = of.text("name").or_else(|| fields.text("tool_name"))?;
-    let given = some(of.get("arguments")).or_else(|| some(fields.get("action")));
+    let value = some(of.get("arguments")).or_else(|| some(fields.get("action")));
     let mut call = call(id.unwrap_or_else(|| format!("call-{nth}")), name);
     // Arguments that nest too deeply are left out.
-    let _ = arguments(&mut call, given);
+    let _ = arguments(&mut call, value);
     fields.retain(|key| !matches!(key, "tool_call" | "tool_call_id" | "tool_name"));
     Some(Content::ToolCall(call))
 }
@@ -288,7 +288,7 @@ fn observation(kind: &str, mut fields: Fields<'_>) -> AgentMessage {
         content,
         is_error: failed || kind != "ObservationEvent",
         timestamp: millis(&fields).map(Into::into),
-        // The reason of a person who refused an action; a hook may refuse one, too.
+        // A person gave a reason for refusing the action; a hook may refuse one too.
         author: (kind == "UserRejectObservation" && !by_hook).then_some(Author::Human),
     };
     fields.retain(|key| {
@@ -316,7 +316,7 @@ fn system(mut fields: Fields<'_>) -> Result<AgentMessage, String> {
     Ok(with_extra_source(prompt, rest(&fields)))
 }
 
-/// Reads parts of a message: texts, and images whose URLs hold them.
+/// Reads parts of a message: texts, and images whose URLs contain them.
 fn parts(value: Option<&RawValue>) -> Vec<Content> {
     let Some(value) = some(value) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Objects of which some fields have a wrong type.
+//! Reads objects in which some fields have a wrong type.
 
 use std::collections::HashSet;
 
@@ -9,9 +9,9 @@ use super::super::fields::{Fields, reason, shown};
 
 /// Fields that could not be read, with the reasons.
 #[derive(Default)]
-pub(super) struct Bad(Vec<(String, Option<Json>, String)>);
+pub(super) struct UnreadableFields(Vec<(String, Option<Json>, String)>);
 
-impl Bad {
+impl UnreadableFields {
     /// Keeps the values in the field `unreadable` of `extra` and returns the reasons.
     pub(super) fn keep_in(self, extra: &mut Extra) -> Vec<String> {
         let mut reasons = Vec::new();
@@ -35,18 +35,17 @@ impl Bad {
     }
 }
 
-/// Reads an object, leaving out fields that cannot be read. `must` is the field without which it
-/// is nothing.
+/// Reads an object without the fields that cannot be read. The field `must` is required.
 ///
 /// # Errors
 /// If `must` cannot be read.
 pub(super) fn read<T: DeserializeOwned>(
     fields: &mut Fields<'_>,
     must: &str,
-) -> Result<(T, Bad), String> {
+) -> Result<(T, UnreadableFields), String> {
     let first = parse(&fields.to_text());
     if let Ok(object) = first {
-        return Ok((object, Bad::default()));
+        return Ok((object, UnreadableFields::default()));
     }
     let id = fields
         .get(must)
@@ -55,7 +54,7 @@ pub(super) fn read<T: DeserializeOwned>(
         format!("{{{}:{},{}:{value}}}", quoted(must), id.get(), quoted(key))
     };
     parse::<T>(&alone(must, id.get())).map_err(|reason| format!("`{must}`: {reason}"))?;
-    let mut bad = Bad::default();
+    let mut bad = UnreadableFields::default();
     for (key, value) in fields.iter().filter(|(key, _)| *key != must) {
         if let Err(reason) = parse::<T>(&alone(key, value.get())) {
             bad.0

@@ -1,11 +1,11 @@
 //! Parents before children.
 
-/// Puts loops in an order in which each comes after its parent, otherwise in their order. With each
-/// it says whether the link to its parent was cut: of a cycle, that of the loop that stands first.
+/// Returns loops in an order in which each comes after its parent, otherwise in their own order. The flag is true if
+/// the link to the parent was cut to break a cycle: the link of the loop that comes first.
 pub(super) fn parents_first(parents: &[Option<usize>]) -> Vec<(usize, bool)> {
     let mut parents = parents.to_vec();
     let mut cut = vec![false; parents.len()];
-    // The walk that saw each loop; a walk that reaches one of its own loops is in a cycle.
+    // The walk that visited each loop; a walk that reaches one of its own loops found a cycle.
     let mut seen = vec![None; parents.len()];
     let mut order = Vec::with_capacity(parents.len());
     for start in 0..parents.len() {
@@ -25,7 +25,7 @@ pub(super) fn parents_first(parents: &[Option<usize>]) -> Vec<(usize, bool)> {
                     };
                     let first = walk[nth];
                     (cut[first], parents[first]) = (true, None);
-                    // The loops beyond the cut now descend from it.
+                    // The loops beyond the cut now descend from this one.
                     walk[from..].rotate_left(nth + 1 - from);
                 }
                 Some(_) => at = None,

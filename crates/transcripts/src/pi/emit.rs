@@ -12,7 +12,7 @@ use crate::transcript::{Emitted, EntryTree, LoopTurn, Style, TranscriptBuilder};
 use crate::values::text_of;
 use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
 
-/// Emits the whole session. Returns whether there was a conversation.
+/// Emits the whole session. Returns true if there was a conversation.
 pub(super) fn emit(
     source: &mut Source<'_>,
     entries: &PiEntries,
@@ -44,7 +44,7 @@ struct PiEmitter<'a> {
 /// The fields of an entry that place it in the tree.
 struct EntryHead {
     id: Option<String>,
-    /// Its parent, `None` in version 1.
+    /// The parent; `None` in version 1.
     parent: Option<Option<String>>,
     kind: Option<String>,
     line: u64,
@@ -55,7 +55,7 @@ impl EntryHead {
         self.parent.as_ref().map(Option::as_deref)
     }
 
-    /// The name of a loop that the entry begins.
+    /// Returns the name of the loop that the entry would begin.
     fn name(&self) -> String {
         let id = self.id.clone();
         id.unwrap_or_else(|| format!("line-{}", self.line))
@@ -102,7 +102,7 @@ impl PiEmitter<'_> {
         Ok(())
     }
 
-    /// Emits a message, and returns its place.
+    /// Emits a message, and returns its position.
     fn message(
         &mut self,
         head: &EntryHead,
@@ -123,12 +123,11 @@ impl PiEmitter<'_> {
             PiRecord::Added(message) => self.transcript.input(message, raw, false)?,
             PiRecord::Compaction | PiRecord::Extension => {}
         }
-        // Entries before the first loop will be at its beginning.
+        // Entries before the first loop are emitted at its beginning.
         Ok(self.transcript.last_turn().unwrap_or((0, 0)))
     }
 
-    /// Begins a loop if the next message does not continue the current position. Returns
-    /// whether it did.
+    /// Begins a loop if the next message does not continue the current position, and returns true if so.
     fn branch(&mut self, head: &EntryHead, is_prompt: bool) -> Result<bool, ImportError> {
         let begun = self
             .transcript
@@ -140,8 +139,7 @@ impl PiEmitter<'_> {
         Ok(is_begun)
     }
 
-    /// Emits a message once more: a path left its turn in the middle, and a loop goes on only
-    /// from a whole turn.
+    /// Emits a message again: a path left its turn in the middle, and a loop can continue only from a whole turn.
     fn repeat(&mut self, emitted: Emitted) -> Result<(), ImportError> {
         let place = self.entries.all[self.places[emitted.entry]].place;
         let raw = self.records.bytes(place)?;
@@ -168,7 +166,7 @@ impl PiEmitter<'_> {
         raw: &[u8],
     ) -> Result<(), ImportError> {
         if self.transcript.here().is_none() {
-            // Nothing is known of what it stands for.
+            // The range that the summary replaces is unknown.
             return self.transcript.input(summary(entry), raw, false);
         }
         let index = entry.get("firstKeptEntryIndex");

@@ -1,4 +1,4 @@
-//! The first pass: where the entries stand.
+//! The first pass: the locations of the entries.
 
 use loopstore::model::Json;
 
@@ -10,11 +10,11 @@ use crate::values::json;
 #[derive(Debug)]
 pub(super) struct PiEntry {
     pub(super) place: SourceLocation,
-    /// Its number among the entries that could be read; `None` if it could not.
+    /// The number among the readable entries; `None` if the entry could not be read.
     pub(super) number: Option<usize>,
 }
 
-/// Everything that the first pass learns.
+/// The facts that the first pass collects.
 #[derive(Debug, Default)]
 pub(super) struct PiEntries {
     pub(super) all: Vec<PiEntry>,
@@ -24,12 +24,12 @@ pub(super) struct PiEntries {
     pub(super) project: Option<String>,
     pub(super) started: Option<String>,
     pub(super) ended: Option<String>,
-    /// The session that this one was taken from, as the header says it.
+    /// The session from which this one was forked, according to the header.
     pub(super) origin: Vec<(&'static str, Json)>,
 }
 
 impl PiEntries {
-    /// Takes the next entry.
+    /// Indexes the next entry.
     pub(super) fn add(&mut self, entry: &Fields<'_>, place: SourceLocation) {
         if let Some(time) = entry.text("timestamp") {
             self.started.get_or_insert_with(|| time.clone());
@@ -49,7 +49,7 @@ impl PiEntries {
         self.readable += 1;
     }
 
-    /// Takes what is no entry.
+    /// Indexes bytes that are not an entry.
     pub(super) fn add_unreadable(&mut self, place: SourceLocation) {
         self.all.push(PiEntry {
             place,

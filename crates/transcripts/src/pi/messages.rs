@@ -1,4 +1,4 @@
-//! From entries to messages.
+//! Translates entries to messages.
 
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Extra, Image, Int, Message, Text, Thinking, ToolCall,
@@ -12,14 +12,14 @@ use crate::values::{
     contents, count, json, object_in, other, redacted_thinking_of, rest_within, user, with_source,
 };
 
-/// The meaning of an entry for the session.
+/// The role of an entry in the session.
 pub(super) enum PiRecord {
     /// A prompt, an answer or a result.
     Message(AgentMessage),
-    /// Something in the user's name that is no prompt.
+    /// A user message that is not a prompt.
     Added(AgentMessage),
     Compaction,
-    /// Nothing that a model sees.
+    /// An entry that no model sees.
     Extension,
 }
 
@@ -36,7 +36,7 @@ const BRANCH: (&str, &str) = (
 /// Reads an entry.
 ///
 /// # Errors
-/// If the record is not what its kind promises; the error gives the reason.
+/// If a field that its kind requires is missing or invalid; the error gives the reason.
 pub(super) fn read(entry: &str) -> Result<PiRecord, String> {
     let mut fields = Fields::parse(entry)?;
     match fields.text("type").as_deref() {
@@ -58,7 +58,7 @@ pub(super) fn read(entry: &str) -> Result<PiRecord, String> {
     }
 }
 
-/// The message that stands for everything before a compaction.
+/// Returns the message that replaces everything before a compaction.
 pub(super) fn summary(entry: &Fields<'_>) -> AgentMessage {
     let summary = entry.text("summary").unwrap_or_default();
     by_harness(user(vec![wrapped(SUMMARY, &summary)], None))
@@ -92,7 +92,7 @@ fn message(mut entry: Fields<'_>) -> Result<PiRecord, String> {
     Ok(PiRecord::Message(with_source(read, source)))
 }
 
-/// Reads what pi shows the model in the user's name.
+/// Reads a text that pi shows the model as a user message.
 fn added(
     entry: Fields<'_>,
     role: &str,
@@ -107,8 +107,8 @@ fn added(
         "custom" | "hookMessage" => contents(message.take("content"), block)?,
         "branchSummary" | "compactionSummary" => {
             let summary = message.take_string("summary").unwrap_or_default();
-            let around = [SUMMARY, BRANCH][usize::from(role == "branchSummary")];
-            vec![wrapped(around, &summary)]
+            let split_around = [SUMMARY, BRANCH][usize::from(role == "branchSummary")];
+            vec![wrapped(split_around, &summary)]
         }
         _ => return Ok(PiRecord::Extension),
     };
@@ -119,7 +119,7 @@ fn added(
     )))
 }
 
-/// Writes a command that the user ran as pi writes it for the model.
+/// Formats a command that the user ran as pi does for the model.
 fn bash(message: &mut Fields<'_>) -> Content {
     let command = message.text("command").unwrap_or_default();
     let output = message.take_string("output").unwrap_or_default();
@@ -214,7 +214,7 @@ fn extra(fields: &Fields<'_>) -> Option<Extra> {
     Some(extra)
 }
 
-/// Reads a block; one that is not known stays as it is.
+/// Reads a block; an unknown block is kept unchanged.
 fn block(raw: &RawValue) -> Result<Content, String> {
     match known(raw) {
         Some(block) => Ok(block),
@@ -255,7 +255,7 @@ fn known(raw: &RawValue) -> Option<Content> {
     })
 }
 
-/// Reads thinking that Anthropic signed, or redacted: then the signature is all there is of it.
+/// Reads thinking that Anthropic signed or redacted; redacted thinking has only a signature.
 fn signed(raw: &RawValue) -> Option<Content> {
     let Content::Thinking(mut thinking) = known(raw)? else {
         return None;

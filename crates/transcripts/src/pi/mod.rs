@@ -1,9 +1,8 @@
-//! pi: sessions of one JSON entry a line. In version 1 the entries have no ids and follow each
-//! other; since then each names its parent, and the last entry's path to the root is what the model
-//! sees.
+//! pi: sessions of one JSON entry per line. In version 1 entries have no ids and follow each other; since then each
+//! names its parent, and the model sees the path from the last entry to the root.
 //!
-//! Two passes: the first notes where each entry stands and what the session is called, the second
-//! reads them again and emits them ([`emit`]).
+//! The transcript is read in two passes: the first collects the location of each entry and the title of the session,
+//! the second reads the entries again and emits them ([`emit`]).
 
 mod emit;
 mod entries;
@@ -45,7 +44,7 @@ impl Importer for Pi {
     }
 }
 
-/// True if a line (maybe cut) can only be pi's.
+/// True if a line, which may be truncated, can only be pi's.
 fn looks_like_an_entry(line: &[u8]) -> bool {
     const OTHERS: [&str; 6] = ["payload", "uuid", "sessionId", "data", "messages", "loops"];
     let keys = KeyOutline::of(line);
@@ -59,7 +58,7 @@ fn looks_like_an_entry(line: &[u8]) -> bool {
     is_header || is_message || is_compaction
 }
 
-/// Makes the first pass.
+/// Runs the first pass.
 fn read_entries(
     path: &Path,
     reader: &mut dyn ReadSeek,

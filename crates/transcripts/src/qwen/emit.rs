@@ -14,7 +14,7 @@ use crate::transcript::{Emitted, EntryTree, Style, TranscriptBuilder};
 use crate::values::text_of;
 use crate::{FoundEffect, ImportError, SessionHead, Sink, Source};
 
-/// Emits the whole session. Returns whether there was a conversation.
+/// Emits the whole session. Returns true if there was a conversation.
 pub(super) fn emit(
     source: &mut Source<'_>,
     head: SessionHead,
@@ -50,7 +50,7 @@ struct FoundLine {
     is_record: bool,
 }
 
-/// Makes the first pass: where the records stand.
+/// Runs the first pass: collects the locations of the records.
 fn find(
     source: &mut Source<'_>,
     transcript: &mut TranscriptBuilder<'_>,
@@ -89,7 +89,7 @@ struct QwenEmitter<'a> {
 /// The fields of a record that place it in the tree.
 struct QwenHead {
     id: Option<String>,
-    /// The record before it: none, or at the root.
+    /// The record before it; `Some(None)` at the root.
     parent: Option<Option<String>>,
     line: u64,
 }
@@ -99,7 +99,7 @@ impl QwenHead {
         self.parent.as_ref().map(Option::as_deref)
     }
 
-    /// The name of a loop that the record begins.
+    /// Returns the name of the loop that the record would begin.
     fn name(&self) -> String {
         let id = self.id.clone();
         id.unwrap_or_else(|| format!("line-{}", self.line))
@@ -162,7 +162,8 @@ impl QwenEmitter<'_> {
         Ok(())
     }
 
-    /// Emits a message. `is_begun`: the loop of a prompt is there; `is_more`: it is a further fragment of a record.
+    /// Emits a message. `is_begun` is true if the loop of a prompt was begun already; `is_more` is true for a further
+    /// fragment of a record.
     fn message(
         &mut self,
         head: &QwenHead,
@@ -195,7 +196,7 @@ impl QwenEmitter<'_> {
         }
     }
 
-    /// Emits a record once more: a path left its turn in the middle, and a loop goes on only from a whole turn.
+    /// Emits a record again: a path left its turn in the middle, and a loop can continue only from a whole turn.
     fn repeat(&mut self, emitted: Emitted) -> Result<(), ImportError> {
         let places = self.entries.get(emitted.entry).cloned();
         for (nth, location) in places.unwrap_or_default().into_iter().enumerate() {
@@ -217,7 +218,7 @@ impl QwenEmitter<'_> {
         Ok(())
     }
 
-    /// Begins a loop if the next message does not continue the current position. Returns whether it did.
+    /// Begins a loop if the next message does not continue the current position, and returns true if so.
     fn branch(&mut self, head: &QwenHead, is_prompt: bool) -> Result<bool, ImportError> {
         let begun = self
             .transcript
@@ -229,7 +230,7 @@ impl QwenEmitter<'_> {
         Ok(is_begun)
     }
 
-    /// Notes how a prompt's work ended.
+    /// Records the end state of a prompt.
     fn ended(&mut self, state: Option<&str>) {
         let status = match state {
             Some("completed") => Some(LoopStatus::Completed),
@@ -244,13 +245,13 @@ impl QwenEmitter<'_> {
 
     fn compaction(&mut self, messages: Vec<AgentMessage>, json: &str) -> Result<(), ImportError> {
         let Some((loop_no, turn)) = self.transcript.here() else {
-            // Nothing is known of what it stands for.
+            // The range that the messages replace is unknown.
             for message in messages {
                 self.transcript.input(message, json.as_bytes(), false)?;
             }
             return Ok(());
         };
-        // In the middle of a turn its calls stay, for what they give back.
+        // In the middle of a turn, its calls stay for the results to come.
         let is_open = self.transcript.is_unfinished();
         let kept = self.transcript.loop_at(loop_no).filter(|_| is_open);
         let first_kept = kept.map(|of| (of.id.clone(), turn));

@@ -1,4 +1,4 @@
-//! From the records of Qwen Code to messages.
+//! Translates the records of Qwen Code to messages.
 
 use loopstore::model::{
     AgentMessage, AssistantMessage, Content, Extra, Int, Message, Time, ToolResultMessage, Usage,
@@ -12,26 +12,26 @@ use crate::values::{
     arguments, call, contents, count, millis_of, object_in, text_of, user, with_source,
 };
 
-/// Prompts in the user's name that no person typed.
+/// Kinds of prompts that no person typed.
 const BY_HARNESS: [&str; 3] = ["cron", "goal_runtime", "notification"];
 
-/// The meaning of a record for the session.
+/// The role of a record in the session.
 pub(super) enum QwenRecord {
     Prompt(AgentMessage),
-    /// In the user's name, and no person's.
+    /// A user message that is not by a person.
     Added(AgentMessage),
     Answer(AgentMessage),
     Results(Vec<AgentMessage>),
-    /// The history was replaced by these messages.
+    /// These messages replaced the history.
     Compaction(Vec<AgentMessage>),
-    /// Nothing that a model sees.
+    /// A record that no model sees.
     Extension,
 }
 
 /// Reads a record.
 ///
 /// # Errors
-/// If the record is not what its kind promises; the error gives the reason.
+/// If a field that its kind requires is missing or invalid; the error gives the reason.
 pub(super) fn read(mut record: Fields<'_>) -> Result<QwenRecord, String> {
     let time = record.text("timestamp").map(Time::from_text);
     let timestamp = millis_of(time.as_ref());
@@ -48,10 +48,10 @@ pub(super) fn read(mut record: Fields<'_>) -> Result<QwenRecord, String> {
                 || record.text("provenance").as_deref() == Some("system");
             record.take("message");
             let source = record.to_json().ok();
-            let said = with_source(user(content, timestamp), source);
+            let message = with_source(user(content, timestamp), source);
             Ok(match is_harness {
-                true => QwenRecord::Added(by_harness(said)),
-                false => QwenRecord::Prompt(said),
+                true => QwenRecord::Added(by_harness(message)),
+                false => QwenRecord::Prompt(message),
             })
         }
         ("assistant", Some(parts)) => {
@@ -112,16 +112,16 @@ fn answered(raw: &RawValue) -> Result<Content, String> {
     }
 }
 
-/// Reads what tools gave back to the model.
+/// Reads the results of tools for the model.
 fn results(
     mut record: Fields<'_>,
     parts: &[&RawValue],
     timestamp: Option<Int>,
 ) -> Result<Vec<AgentMessage>, String> {
-    let told = record.object("toolCallResult");
+    let result = record.object("toolCallResult");
     record.take("message");
-    let besides = record.to_text();
-    let status = told.text("status");
+    let other_fields = record.to_text();
+    let status = result.text("status");
     let mut results = Vec::new();
     for raw in parts {
         let fields = object_in(Some(raw)).unwrap_or_default();
@@ -132,7 +132,7 @@ fn results(
         content.extend(contents(function.get("parts"), attached)?);
         let is_error = matches!(status.as_deref(), Some("error" | "cancelled"))
             || function.object("response").get("error").is_some();
-        let id = text_of(function.get("id")).or_else(|| text_of(told.get("callId")));
+        let id = text_of(function.get("id")).or_else(|| text_of(result.get("callId")));
         let message = Message::ToolResult(ToolResultMessage {
             tool_call_id: id.unwrap_or_default(),
             tool_name: function.text("name").unwrap_or_default(),
@@ -141,7 +141,7 @@ fn results(
             timestamp: timestamp.clone(),
             ..ToolResultMessage::default()
         });
-        let source = Fields::parse(&besides).and_then(|fields| fields.to_json());
+        let source = Fields::parse(&other_fields).and_then(|fields| fields.to_json());
         results.push(with_source(message.into(), source.ok()));
     }
     match results.is_empty() {
@@ -150,7 +150,7 @@ fn results(
     }
 }
 
-/// Reads what goes with a result: an image may have a name.
+/// Reads an attachment of a result: an image may have a name.
 fn attached(raw: &RawValue) -> Result<Content, String> {
     let data = object_in(Some(raw)).and_then(|fields| fields.child("inlineData"));
     let image =
@@ -158,7 +158,7 @@ fn attached(raw: &RawValue) -> Result<Content, String> {
     image.map_or_else(|| part(raw), Ok)
 }
 
-/// Reads the messages that replace the history; a failed attempt is no compaction.
+/// Reads the messages that replace the history; a failed attempt is not a compaction.
 fn compaction(record: &Fields<'_>) -> Result<QwenRecord, String> {
     let payload = record.object("systemPayload");
     let status = payload.object("info").read::<i64>("compressionStatus");
@@ -189,8 +189,8 @@ fn compaction(record: &Fields<'_>) -> Result<QwenRecord, String> {
     Ok(QwenRecord::Compaction(messages))
 }
 
-/// Reads the tokens of an answer. What was read from the cache is a part of the prompt; thoughts are a part of the
-/// answer unless the total says otherwise.
+/// Reads the token usage of an answer. Cached tokens are part of the prompt; thoughts are part of the answer unless the
+/// total shows otherwise.
 fn usage(value: &RawValue) -> Option<Usage> {
     let fields = Fields::parse(value.get()).ok()?;
     let of = |key: &str| count(fields.get(key));

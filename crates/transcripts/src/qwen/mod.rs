@@ -1,8 +1,8 @@
-//! Qwen Code: `chats/<session>.jsonl`, one record a line, each with the record before it (`parentUuid`). The path of
-//! the last record to the root is what the model sees; `/rewind` and forks leave others.
+//! Qwen Code: `chats/<session>.jsonl`, one record per line, each naming the record before it (`parentUuid`). The model
+//! sees the path from the last record to the root; `/rewind` and forks leave other branches behind.
 //!
-//! Messages are Gemini's contents (`parts`). What a tool gave back to the model is in its `functionResponse`, not
-//! in what the person saw of it. A record that is written in fragments has one `uuid` in several lines.
+//! Messages are Gemini's contents (`parts`). The output of a tool for the model is in its `functionResponse`, which
+//! differs from the output that the person saw. A record that is written in fragments has one `uuid` in several lines.
 
 mod emit;
 mod messages;
@@ -45,7 +45,7 @@ impl Importer for QwenCode {
 #[derive(Default)]
 struct QwenSession {
     session: Option<String>,
-    /// The sub-agent whose file it is.
+    /// The sub-agent that the file belongs to.
     agent: Option<String>,
     parent: Option<String>,
     title: Option<String>,
@@ -79,7 +79,7 @@ impl QwenSession {
         }
         let payload = || record.object("systemPayload");
         match record.text("subtype").as_deref() {
-            // It is written again as the file grows: the last word counts.
+            // The title is written again as the file grows; the last one wins.
             Some("custom_title") => {
                 self.title = text_of(payload().get("customTitle")).or(self.title.take());
             }

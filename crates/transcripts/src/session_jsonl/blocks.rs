@@ -29,7 +29,7 @@ impl SessionTarget<'_> {
         if self.block_key(&name).is_ok() {
             let id = shown(line.loop_id.as_str());
             let detail = format!("loop `{id}` has another block {}", line.generation);
-            return Err(self.open.parted(&detail));
+            return Err(self.open.diverged(&detail));
         }
         let mut row = self.block_row(&line)?;
         row.run = self.in_run(&line.run)?.key;

@@ -1,8 +1,8 @@
-//! The lines: one record each, in which public ids stand for the keys of a database.
+//! The lines: one record each, with public ids in place of the keys of a database.
 //!
-//! A session's line comes first, then each loop with its turns, messages, notes and calls, then
-//! each run with its blocks and flips, the pins, the hides, the manifests, and the end. JSON that is stored is in a
-//! line as it is; digests that hold keys of a database are left out and made anew.
+//! The line of a session comes first, then each loop with its turns, messages, notes and calls, then each run with its
+//! blocks and flips, the pins, the hides, the manifests, and the end. Stored JSON is included unchanged; digests that
+//! include keys of a database are left out and recomputed.
 
 // The fields are named as in the JSON.
 #![allow(missing_docs)]
@@ -75,7 +75,8 @@ pub struct LoopLine {
     /// The parent as the source names it.
     pub parent_loop_id: Option<LoopId>,
     pub parent_turn: Option<u32>,
-    /// Where within that turn its chain leaves the parent; absent: behind it.
+    /// The last message of the parent on the loop's chain, if it is within the turn; absent if it is the end of the
+    /// turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_seq: Option<u32>,
     pub kind: Box<RawValue>,
@@ -127,7 +128,7 @@ pub struct TurnLine {
     pub ended_at: Option<i64>,
 }
 
-/// A message; `M` is how it is held while it is written or read.
+/// A message; `M` is its type while it is written or read.
 #[derive(Serialize, Deserialize)]
 pub struct MessageLine<M> {
     pub record: LineKind,
@@ -139,17 +140,17 @@ pub struct MessageLine<M> {
     pub tokens: u64,
     pub tick: i64,
     pub created_at: Option<i64>,
-    /// True if the store gave the message its time: then the chain of digests holds it.
+    /// True if the store gave the message its time: then the chain of digests includes the time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stamped: bool,
-    /// Both as hexadecimal text; no salt: the content was removed.
+    /// Both as hexadecimal text; no salt if the content was removed.
     pub salt: Option<String>,
     pub digest: String,
-    /// Absent once its content was removed.
+    /// Absent if the content was removed.
     pub message: Option<M>,
 }
 
-/// A record of a loop while it runs: one of the two.
+/// A record of a loop while it runs; exactly one of the two fields is set.
 #[derive(Serialize, Deserialize)]
 pub struct NoteLine {
     pub record: LineKind,
@@ -241,7 +242,7 @@ pub struct RunLine {
     pub reached: Option<Box<RawValue>>,
 }
 
-/// A block by its loop and number.
+/// The identity of a block: its loop and number.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct BlockAddress {
     #[serde(rename = "loop")]
@@ -282,7 +283,7 @@ pub struct ShownForm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quotes: Option<LoopId>,
     pub salt: Option<String>,
-    /// Absent: the original is dropped.
+    /// Absent if the original is dropped.
     pub digest: Option<String>,
     pub message: Option<Box<RawValue>>,
 }
@@ -300,7 +301,7 @@ pub struct CoverageForm {
 pub struct FlipLine {
     pub record: LineKind,
     pub run: String,
-    /// True if the run is live afterwards.
+    /// True for a redo, which makes the run live.
     pub redo: bool,
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
@@ -313,24 +314,24 @@ pub struct FlipLine {
 #[derive(Serialize, Deserialize)]
 pub struct PinLine {
     pub record: LineKind,
-    /// The message.
+    /// The loop of the message.
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
     pub seq: u32,
-    /// True if it is pinned afterwards.
+    /// True if the message is pinned from now on.
     pub pinned: bool,
-    /// From where it was made.
+    /// The leaf on which the pin was made.
     pub leaf: LoopId,
     pub turns: u32,
     pub tick: i64,
     pub at: String,
 }
 
-/// A session was hidden, or came back, under another id.
+/// An event that hid a session, or showed it again under another id.
 #[derive(Serialize, Deserialize)]
 pub struct HideLine {
     pub record: LineKind,
-    /// True if it is hidden afterwards.
+    /// True if the session is hidden from now on.
     pub hidden: bool,
     pub was: SessionId,
     pub session: SessionId,
@@ -366,17 +367,17 @@ pub struct PartForm {
 #[derive(Serialize, Deserialize)]
 pub struct EndLine {
     pub record: LineKind,
-    /// The session's lines before this one.
+    /// The number of the session's lines before this one.
     pub records: u64,
 }
 
-/// Takes stored JSON for a line: white space between its parts may hold no line end.
+/// Returns stored JSON for a line: white space in it must not contain a line end.
 pub fn raw(text: &str) -> StoreResult<Box<RawValue>> {
     let damaged = |error| StoreError::Damaged(format!("stored JSON: {error}"));
     RawValue::from_string(text.replace(['\n', '\r'], " ")).map_err(damaged)
 }
 
-/// The same for JSON that may be absent.
+/// Returns optional stored JSON for a line.
 pub fn raw_if(text: Option<&str>) -> StoreResult<Option<Box<RawValue>>> {
     text.map(raw).transpose()
 }
@@ -390,7 +391,7 @@ fn turns(pair: Option<(u32, u32)>) -> Option<Turns> {
 }
 
 impl BlockLine {
-    /// A line without messages and coverage.
+    /// Returns a line without messages and coverage.
     pub fn of(
         row: &BlockRow,
         run: &str,
@@ -442,7 +443,7 @@ impl RunLine {
 }
 
 impl CoverageForm {
-    /// A range of a loop.
+    /// Returns the line of a coverage range.
     pub fn of(row: &CoverageRow, loop_id: LoopId) -> Self {
         Self {
             loop_id,
@@ -452,7 +453,7 @@ impl CoverageForm {
         }
     }
 
-    /// Returns what happened, if the word is known.
+    /// Returns the disposition, if the word is known.
     pub fn what(&self) -> Option<Disposition> {
         Disposition::from_word(&self.disposition)
     }

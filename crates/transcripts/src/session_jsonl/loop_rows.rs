@@ -19,20 +19,20 @@ use super::wrong;
 use crate::ImportError;
 use crate::fields::{reason, shown};
 
-/// The loop at hand.
+/// The loop that is being restored.
 pub(super) struct RestoredLoop {
     key: LoopKey,
     line: LoopLine,
-    /// As it was stored; `None`: it is new.
+    /// The stored row; `None` if the loop is new.
     stored: Option<LoopRow>,
-    /// Messages and turns that are stored and stay.
+    /// The number of stored messages that stay.
     kept: u32,
     kept_turns: u32,
-    /// After so many messages the chain of digests must be this.
+    /// After this number of messages, the chain of digests must have this value.
     check: (u32, [u8; 32]),
     /// Stored messages that were redacted.
     redacted: BTreeSet<u32>,
-    /// Digests of messages that were not sealed, and come again or have been replaced.
+    /// Digests of unsealed messages, which are restored again or were replaced.
     removed: Vec<[u8; 32]>,
     seq: u32,
     turn: u32,
@@ -41,8 +41,8 @@ pub(super) struct RestoredLoop {
 }
 
 impl RestoredLoop {
-    /// Checks that a record is of this loop.
-    fn owns(&self, id: &loopstore::model::LoopId) -> Result<(), ImportError> {
+    /// Checks that a record belongs to this loop.
+    fn check_loop(&self, id: &loopstore::model::LoopId) -> Result<(), ImportError> {
         match *id == self.line.loop_id {
             true => Ok(()),
             false => Err(wrong(format!(
@@ -56,7 +56,7 @@ impl RestoredLoop {
 
 impl SessionTarget<'_> {
     pub(super) fn one_loop(&mut self, line: LoopLine) -> Result<(), ImportError> {
-        self.reach(RestoreStage::Loops)?;
+        self.enter_stage(RestoreStage::Loops)?;
         if self.open.loops.contains_key(&line.loop_id) {
             return Err(wrong("the loop appears twice"));
         }
@@ -74,7 +74,7 @@ impl SessionTarget<'_> {
     fn new_loop(&mut self, line: LoopLine) -> Result<RestoredLoop, ImportError> {
         if !self.open.grows() {
             let id = shown(line.loop_id.as_str());
-            return Err(self.open.parted(&format!("loop `{id}` is not there")));
+            return Err(self.open.diverged(&format!("loop `{id}` is not there")));
         }
         let mut row = self.row_of(&line)?;
         row.totals = LoopTotals::default();
@@ -97,13 +97,13 @@ impl SessionTarget<'_> {
         })
     }
 
-    /// Continues a stored loop; of a newer file it takes the messages that are not sealed anew.
+    /// Continues a stored loop. If the file is newer, the unsealed messages are restored from it.
     fn known_loop(&mut self, stored: LoopRow, line: LoopLine) -> Result<RestoredLoop, ImportError> {
         let wanted = self.row_of(&line)?;
         let place = |row: &LoopRow| (row.tick, row.parent, row.parent_turn, row.parent_seq);
         if place(&stored) != place(&wanted) {
             let id = shown(line.loop_id.as_str());
-            return Err(self.open.parted(&format!("loop `{id}` began elsewhere")));
+            return Err(self.open.diverged(&format!("loop `{id}` began elsewhere")));
         }
         let redacted = self.redacted_of(&stored)?;
         let (mut kept, mut kept_turns) = (stored.totals.next_seq, stored.totals.turns);
@@ -131,8 +131,8 @@ impl SessionTarget<'_> {
         })
     }
 
-    /// Removes what is not sealed, and returns how many messages and turns stay, and the digests of
-    /// the others.
+    /// Removes the unsealed messages. Returns the numbers of messages and turns that stay, and the digests of the
+    /// removed messages.
     fn unsealed(&mut self, stored: &LoopRow) -> Result<(u32, u32, Vec<[u8; 32]>), ImportError> {
         let (key, totals) = (stored.key, &stored.totals);
         let (sealed, mut turns) = (totals.sealed_seq, totals.turns);
@@ -205,12 +205,12 @@ impl SessionTarget<'_> {
         let answers = answers.collect::<Result<Vec<_>, ImportError>>()?;
         let grows = self.open.grows();
         let open = self.loop_key()?;
-        open.owns(&line.loop_id)?;
+        open.check_loop(&line.loop_id)?;
         if line.turn != open.turn || open.seq > 0 {
             return Err(wrong(format!("turn {} is out of order", line.turn)));
         }
         open.turn += 1;
-        // The last turn that stays may have gone on.
+        // The last turn that stays may have grown.
         if !grows || line.turn.saturating_add(1) < open.kept_turns {
             return Ok(());
         }
@@ -248,7 +248,7 @@ impl SessionTarget<'_> {
         }
         let grows = self.open.grows();
         let open = self.loop_key()?;
-        open.owns(&line.loop_id)?;
+        open.check_loop(&line.loop_id)?;
         if line.seq != open.seq || line.seq >= open.line.next_seq {
             return Err(wrong(format!("message {} is out of order", line.seq)));
         }
@@ -260,7 +260,7 @@ impl SessionTarget<'_> {
         if open.check.0 == open.seq && open.check.1 != open.chain {
             let id = shown(open.line.loop_id.as_str());
             let detail = format!("loop `{id}` has other messages");
-            return Err(self.open.parted(&detail));
+            return Err(self.open.diverged(&detail));
         }
         let is_new = grows && line.seq >= open.kept;
         let is_again = open.removed.contains(&digest);
@@ -297,7 +297,7 @@ impl SessionTarget<'_> {
 
     pub(super) fn note(&mut self, line: NoteLine) -> Result<(), ImportError> {
         let open = self.loop_key()?;
-        open.owns(&line.loop_id)?;
+        open.check_loop(&line.loop_id)?;
         let note = match (line.event, line.turn) {
             (Some(event), None) => Note::Event(event.get().to_owned()),
             (None, Some(turn)) => Note::Turn(turn.get().to_owned()),
@@ -309,7 +309,7 @@ impl SessionTarget<'_> {
 
     pub(super) fn call(&mut self, line: CallLine) -> Result<(), ImportError> {
         let open = self.loop_key()?;
-        open.owns(&line.loop_id)?;
+        open.check_loop(&line.loop_id)?;
         let row = CallRow {
             loop_key: open.key,
             call_id: line.call_id,
@@ -332,7 +332,7 @@ impl SessionTarget<'_> {
         Ok(())
     }
 
-    /// Ends the loop at hand: its lines must all have come.
+    /// Ends the current loop and checks that all of its lines were read.
     pub(super) fn close_loop(&mut self) -> Result<(), ImportError> {
         let Some(open) = self.open.loop_key.take() else {
             return Ok(());
@@ -347,7 +347,7 @@ impl SessionTarget<'_> {
         }
         if open.check.0 > open.seq {
             let detail = format!("loop `{id}` has more messages");
-            return Err(self.open.parted(&detail));
+            return Err(self.open.diverged(&detail));
         }
         self.report.loops += 1;
         self.report.turns += u64::from(line.turns);
@@ -359,7 +359,7 @@ impl SessionTarget<'_> {
         Ok(())
     }
 
-    /// True if the file's row of a loop is the newer one. A loop ends without a moment of its own.
+    /// True if the row of a loop in the file is newer. The end of a loop has no tick of its own.
     fn takes_row(&self, open: &RestoredLoop) -> bool {
         let ended = |status: &LoopStatus| status.is_ended();
         match &open.stored {
@@ -404,10 +404,10 @@ impl SessionTarget<'_> {
     }
 }
 
-/// True if a stored call has not come as far as another telling of it.
+/// True if a stored call is in an earlier state than the incoming one.
 fn is_behind(stored: &CallRow, incoming: &CallRow) -> bool {
-    let reach = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
-    reach(stored) < reach(incoming)
+    let enter_stage = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
+    enter_stage(stored) < enter_stage(incoming)
 }
 
 fn meta_of(line: &LoopLine) -> LoopMeta {
@@ -429,8 +429,8 @@ fn chain_at(read: &dyn StoreRead, key: LoopKey, messages: u32) -> StoreResult<[u
     Ok(chain)
 }
 
-/// Makes the stored form of a message, which must have the digest that its line says. One without a
-/// salt was redacted: its digest is of what stood there before.
+/// Returns the stored form of a message, whose digest must be that of the line. A message without a salt was redacted:
+/// its digest is that of the removed content.
 pub(super) fn body_of(
     message: Option<&RawValue>,
     salt: Option<&str>,

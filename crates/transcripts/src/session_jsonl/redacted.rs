@@ -1,5 +1,5 @@
-//! Messages that were redacted where the file comes from. They come in under a receipt that says so:
-//! what stood there cannot be checked, what stands there now gets a digest of its own.
+//! Messages that were redacted before the export. They are stored with a receipt of a redaction: the removed content
+//! cannot be checked, and the remainder gets a digest of its own.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -15,14 +15,14 @@ use super::wrong;
 use crate::ImportError;
 use crate::fields::shown;
 
-/// The receipt of a session's redacted messages, while they come in.
+/// The receipt for the redacted messages of a session, during the import.
 pub(super) struct RedactedMessages {
     receipt: OpenReceipt,
     messages: Vec<MessageDigest>,
 }
 
 impl SessionTarget<'_> {
-    /// Notes a message that came in redacted; one with its salt did not.
+    /// Records a message that was redacted in the file; a message with a salt was not.
     pub(super) fn note_redacted(
         &mut self,
         place: MessagePlace,
@@ -60,7 +60,7 @@ impl SessionTarget<'_> {
         Ok(self.write.redact_message(place, &stands, receipt)?)
     }
 
-    /// Returns which messages of a stored loop were redacted.
+    /// Returns the sequences of the redacted messages of a stored loop.
     pub(super) fn redacted_of(&self, row: &LoopRow) -> StoreResult<BTreeSet<u32>> {
         let mut redacted = BTreeSet::new();
         if self.write.flags(row.session)?.redacts {
@@ -75,8 +75,8 @@ impl SessionTarget<'_> {
         Ok(redacted)
     }
 
-    /// Compares whether a stored message was redacted here and in the file. What is redacted here
-    /// stays so.
+    /// Compares the redaction of a stored message with that in the file. A message that is redacted here stays
+    /// redacted.
     pub(super) fn compare_redaction(&mut self, here: bool, there: bool) -> Result<(), ImportError> {
         if here == there {
             return Ok(());
@@ -100,7 +100,7 @@ impl SessionTarget<'_> {
         }
     }
 
-    /// Closes the receipt, if there is one. What comes into the session later is redacted too.
+    /// Closes the receipt, if there is one. Later imports into the session are redacted too.
     pub(super) fn close_redacted(&mut self) -> Result<(), ImportError> {
         let Some(RedactedMessages { receipt, messages }) = self.open.redacted.take() else {
             return Ok(());
@@ -118,7 +118,7 @@ impl SessionTarget<'_> {
     }
 }
 
-/// A redacted message, or the parts of a message that are checked.
+/// Parses the salt of a message; `None` for a redacted message.
 pub(super) fn salt_of(text: Option<&str>) -> Result<Option<[u8; 16]>, ImportError> {
     let read = |text| codec::unhex(text).ok_or_else(|| wrong("its salt is malformed"));
     text.map(read).transpose()

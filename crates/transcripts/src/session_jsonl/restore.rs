@@ -1,4 +1,5 @@
-//! Sessions of a file: how each begins and ends, and whether what is stored is the same history.
+//! Restores the sessions of a file: the beginning and the end of each, and the check that the stored history is the
+//! same.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,7 +19,7 @@ use super::wrong;
 use crate::fields::shown;
 use crate::{ImportError, ImportReport};
 
-/// Clocks go no further, so that what comes after still has ticks.
+/// The maximum tick, so that later operations still have ticks.
 const MAX_TICK: i64 = 1 << 53;
 
 /// Restores stored rows into a store, session by session.
@@ -36,11 +37,11 @@ pub struct Restore<'a> {
 /// The age of a session of the file, compared with the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Age {
-    /// More is stored already.
+    /// More is stored than the file contains.
     Older,
-    /// As much is stored.
+    /// The same is stored.
     Same,
-    /// Some of it is stored.
+    /// A part of it is stored.
     Newer,
     /// Nothing of it is stored.
     New,
@@ -54,12 +55,12 @@ pub(super) struct RowCounts {
     pub(super) manifests: usize,
 }
 
-/// The session at hand.
+/// The session that is being restored.
 pub(super) struct OpenSession {
     pub(super) key: SessionKey,
     pub(super) age: Age,
     line: SessionLine,
-    /// Lines of it so far.
+    /// The number of its lines so far.
     records: u64,
     pub(super) seen: RowCounts,
     pub(super) loops: HashMap<LoopId, LoopKey>,
@@ -67,12 +68,12 @@ pub(super) struct OpenSession {
     /// The runs that are stored.
     pub(super) runs: HashMap<String, RunRow>,
     pub(super) in_run: Option<OpenRun>,
-    /// The pins that are stored and have not come yet.
+    /// The stored pins that were not read from the file yet.
     pub(super) pins: VecDeque<PinRow>,
-    /// The stored events that hid the session and brought it back, without those read so far.
+    /// The stored events that hid or showed the session, without those read so far.
     pub(super) hides: VecDeque<HideRow>,
     pub(super) manifests: Vec<String>,
-    /// The kind of the last record; records come in this order.
+    /// The kind of the last record; the kinds come in this order.
     stage: RestoreStage,
     pub(super) is_changed: bool,
     pub(super) redacted: Option<RedactedMessages>,
@@ -88,7 +89,7 @@ pub(super) enum RestoreStage {
     Manifests,
 }
 
-/// The session at hand with the store that it goes into.
+/// The current session, and the store that it is restored into.
 pub(super) struct SessionTarget<'r> {
     pub(super) write: &'r mut dyn StoreWrite,
     pub(super) counter: &'r dyn TokenCounter,
@@ -97,7 +98,7 @@ pub(super) struct SessionTarget<'r> {
 }
 
 impl<'a> Restore<'a> {
-    /// Sessions will go into `write`; with `only`, just that one.
+    /// Returns a restore into `write`; with `only`, of just that session.
     pub(crate) fn new(
         write: &'a mut (dyn StoreWrite + 'a),
         counter: &'a dyn TokenCounter,
@@ -144,7 +145,7 @@ impl<'a> Restore<'a> {
         Ok(())
     }
 
-    /// Counts a record of the session at hand; `None`: the session is not wanted.
+    /// Counts a record of the current session; `None` if the session is not restored.
     pub(super) fn next_in_session(&mut self) -> Result<Option<SessionTarget<'_>>, ImportError> {
         if self.passes_over {
             return Ok(None);
@@ -169,7 +170,7 @@ impl<'a> Restore<'a> {
         session.close_loop()?;
         session.close_run()?;
         let open = &*session.open;
-        // The end was counted and the session's own line was not.
+        // The end was counted, but not the session's own line.
         if open.records != line.records {
             return Err(wrong(format!(
                 "session `{}` has {} lines instead of {}",
@@ -183,7 +184,7 @@ impl<'a> Restore<'a> {
         Ok(())
     }
 
-    /// Checks that no session is unfinished.
+    /// Checks that no session is incomplete.
     pub(super) fn is_whole(&self) -> Result<(), ImportError> {
         let unfinished = "the session before is not whole: its end is missing";
         match self.open.is_some() || self.passes_over {
@@ -221,7 +222,7 @@ impl OpenSession {
         };
         let read: &dyn StoreRead = write;
         read.runs(key, &mut |run| {
-            // One that is not over is in no file.
+            // A run that has not ended is in no file.
             if run.outcome != Outcome::Running {
                 open.runs.insert(run.run_id.clone(), run);
             }
@@ -232,7 +233,7 @@ impl OpenSession {
         Ok(open)
     }
 
-    /// True if rows may be added that have a moment of their own.
+    /// True if rows with a tick of their own may be added.
     pub(super) fn grows(&self) -> bool {
         self.age >= Age::Newer
     }
@@ -241,14 +242,14 @@ impl OpenSession {
         &self.line.session
     }
 
-    /// Returns the key of a loop that came before.
+    /// Returns the key of a loop that was restored before.
     pub(super) fn loop_key(&self, id: &LoopId) -> Result<LoopKey, ImportError> {
         let unknown = || wrong(format!("there is no earlier loop `{}`", shown(id.as_str())));
         self.loops.get(id).copied().ok_or_else(unknown)
     }
 
-    /// The stored session went on in another way than the file's.
-    pub(super) fn parted(&self, detail: &str) -> ImportError {
+    /// Returns the error for a stored session that continued differently from the one in the file.
+    pub(super) fn diverged(&self, detail: &str) -> ImportError {
         wrong(format!(
             "session `{}` went on differently in the database: {detail}; import the file into \
              another database",
@@ -257,7 +258,7 @@ impl OpenSession {
     }
 }
 
-/// Returns the row of a session. The loops come later, so at first none is current.
+/// Returns the row of a session. Loops come later, so no loop is current yet.
 fn row_of(line: &SessionLine, current_loop: Option<LoopKey>) -> SessionRow {
     SessionRow {
         key: SessionKey::default(),
@@ -274,14 +275,14 @@ fn row_of(line: &SessionLine, current_loop: Option<LoopKey>) -> SessionRow {
     }
 }
 
-/// Returns a time in the form of its column: other programs write files too.
+/// Returns a time in the form of its column, since other programs write files too.
 fn sortable(time: &Option<String>) -> Option<String> {
     Time::from_text(time.as_ref()?.as_str()).sortable()
 }
 
 impl SessionTarget<'_> {
-    /// Checks that a record comes in its order, and ends what was before it.
-    pub(super) fn reach(&mut self, stage: RestoreStage) -> Result<(), ImportError> {
+    /// Checks that a record comes in order, and ends the part before it.
+    pub(super) fn enter_stage(&mut self, stage: RestoreStage) -> Result<(), ImportError> {
         if self.open.stage > stage {
             return Err(wrong("it comes too late in the session"));
         }
@@ -305,7 +306,7 @@ impl SessionTarget<'_> {
         Ok(())
     }
 
-    /// Writes what is said of the session, unless more is stored already.
+    /// Updates the description of the session, unless the stored one is newer.
     fn session_row(&mut self) -> Result<(), ImportError> {
         let open = &mut *self.open;
         let current = open.line.current_loop.as_ref();
@@ -321,7 +322,7 @@ impl SessionTarget<'_> {
         Ok(())
     }
 
-    /// Checks that nothing is stored which the file, though it is newer, does not know.
+    /// Checks that the newer file contains everything that is stored.
     fn is_same_history(&self) -> Result<(), ImportError> {
         let open = &*self.open;
         if !open.grows() {
@@ -330,12 +331,12 @@ impl SessionTarget<'_> {
         let stored = counts(self.write, open.key)?;
         if stored != open.seen || !open.pins.is_empty() || !open.hides.is_empty() {
             let detail = "it has loops, runs, pins, hides or manifests that the file does not have";
-            return Err(open.parted(detail));
+            return Err(open.diverged(detail));
         }
         Ok(())
     }
 
-    /// Checks what came in as `verify` does.
+    /// Checks the restored rows as `verify` does.
     fn is_sound(&self) -> Result<(), ImportError> {
         let report = verify_session(self.write, self.counter, self.open.key)?;
         match report.problems.first() {

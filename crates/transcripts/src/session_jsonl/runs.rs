@@ -11,13 +11,13 @@ use super::wrong;
 use crate::ImportError;
 use crate::fields::shown;
 
-/// The run at hand.
+/// The run that is being restored.
 pub(super) struct OpenRun {
     pub(super) run_id: String,
     pub(super) key: RunKey,
     /// The end of the run, if the run was not stored before.
     new: Option<RunRow>,
-    /// Its stored undos and redos that have not been read yet.
+    /// The stored undos and redos that have not been read yet.
     waiting: std::collections::VecDeque<FlipRow>,
 }
 
@@ -30,7 +30,7 @@ impl OpenRun {
 
 impl SessionTarget<'_> {
     pub(super) fn run(&mut self, line: RunLine) -> Result<(), ImportError> {
-        self.reach(RestoreStage::Runs)?;
+        self.enter_stage(RestoreStage::Runs)?;
         let mut row = self.run_row(line)?;
         self.open.seen.runs += 1;
         let run_id = row.run_id.clone();
@@ -41,7 +41,7 @@ impl SessionTarget<'_> {
                 row.key = stored.key;
                 if row != stored {
                     let id = shown(&run_id);
-                    return Err(self.open.parted(&format!("run {id} is another one")));
+                    return Err(self.open.diverged(&format!("run {id} is another one")));
                 }
             }
             None if self.open.grows() => {
@@ -50,7 +50,7 @@ impl SessionTarget<'_> {
             }
             None => {
                 let id = shown(&run_id);
-                return Err(self.open.parted(&format!("run {id} is not there")));
+                return Err(self.open.diverged(&format!("run {id} is not there")));
             }
         }
         let key = row.key;
@@ -98,7 +98,7 @@ impl SessionTarget<'_> {
         })
     }
 
-    /// Returns the run at hand, which must be the one named.
+    /// Returns the current run, which must have this id.
     pub(super) fn in_run(&mut self, run: &str) -> Result<&mut OpenRun, ImportError> {
         let open = self.open.in_run.as_mut();
         open.filter(|open| open.run_id == run)
@@ -126,12 +126,12 @@ impl SessionTarget<'_> {
                 self.open.is_changed = true;
                 Ok(())
             }
-            _ => Err(self.open.parted("a run was undone or redone otherwise")),
+            _ => Err(self.open.diverged("a run was undone or redone otherwise")),
         }
     }
 
     pub(super) fn pin(&mut self, line: PinLine) -> Result<(), ImportError> {
-        self.reach(RestoreStage::Pins)?;
+        self.enter_stage(RestoreStage::Pins)?;
         let row = PinRow {
             loop_key: self.open.loop_key(&line.loop_id)?,
             seq: line.seq,
@@ -150,12 +150,12 @@ impl SessionTarget<'_> {
                 self.open.is_changed = true;
                 Ok(())
             }
-            _ => Err(self.open.parted("a message was pinned otherwise")),
+            _ => Err(self.open.diverged("a message was pinned otherwise")),
         }
     }
 
     pub(super) fn hide(&mut self, line: HideLine) -> Result<(), ImportError> {
-        self.reach(RestoreStage::Hides)?;
+        self.enter_stage(RestoreStage::Hides)?;
         let row = HideRow {
             hidden: line.hidden,
             was: line.was,
@@ -170,11 +170,11 @@ impl SessionTarget<'_> {
                 self.open.is_changed = true;
                 Ok(())
             }
-            _ => Err(self.open.parted("the session was hidden otherwise")),
+            _ => Err(self.open.diverged("the session was hidden otherwise")),
         }
     }
 
-    /// Ends the run at hand: of a newer file, all that is stored must have come.
+    /// Ends the current run; if the file is newer, it must contain all stored undos and redos.
     pub(super) fn close_run(&mut self) -> Result<(), ImportError> {
         let Some(run) = self.open.in_run.take() else {
             return Ok(());
@@ -183,12 +183,12 @@ impl SessionTarget<'_> {
             self.write.close_run(row, None)?;
         }
         match self.open.grows() && !run.waiting.is_empty() {
-            true => Err(self.open.parted("a run was undone or redone otherwise")),
+            true => Err(self.open.diverged("a run was undone or redone otherwise")),
             false => Ok(()),
         }
     }
 
-    /// Finds a block that came before.
+    /// Returns the key of a block that was restored before.
     pub(super) fn block_key(&self, name: &BlockAddress) -> Result<BlockKey, ImportError> {
         let loop_key = self.open.loop_key(&name.loop_id)?;
         let blocks = self.write.blocks_of_loop(loop_key)?;
@@ -203,9 +203,9 @@ impl SessionTarget<'_> {
     }
 
     pub(super) fn manifest(&mut self, line: ManifestLine) -> Result<(), ImportError> {
-        self.reach(RestoreStage::Manifests)?;
+        self.enter_stage(RestoreStage::Manifests)?;
         self.open.seen.manifests += 1;
-        // One that is stored is not looked at again: it can be neither changed nor added.
+        // A stored manifest is not compared: it can be neither changed nor added to.
         if self.open.manifests.contains(&line.manifest) {
             return Ok(());
         }

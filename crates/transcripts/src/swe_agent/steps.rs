@@ -1,4 +1,4 @@
-//! The steps of a run beside its history.
+//! The steps of a run, next to its history.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::super::fields::Fields;
 use super::super::values::{json, object_of, rest};
 
-/// The part of a step that repeats the messages that the model saw.
+/// The fields of a step that repeat the messages that the model saw.
 const COPIES: [&str; 2] = ["query", "messages"];
 
 /// A step, with the key of the answer that it belongs to.
@@ -30,7 +30,7 @@ impl<'a> TrajectoryStep<'a> {
         }
     }
 
-    /// True if the step says what an answer does.
+    /// True if the step belongs to an answer.
     fn belongs(&self, answer: &AnswerKey) -> bool {
         let same = |own: &Option<String>, its: &Option<String>| own.is_some() && own == its;
         let compared = |own: &Option<String>, its: &Option<String>| own.is_some() && its.is_some();
@@ -51,10 +51,10 @@ struct AnswerKey {
     content: Option<String>,
 }
 
-/// The steps that no answer was found for so far.
+/// The steps that no answer was found for yet.
 pub(super) struct RunSteps<'a> {
     steps: VecDeque<TrajectoryStep<'a>>,
-    /// The messages after the answer.
+    /// The messages after the answer that the model saw.
     pub(super) seen: Option<String>,
 }
 
@@ -66,8 +66,7 @@ impl<'a> RunSteps<'a> {
         }
     }
 
-    /// Takes the step of an answer out: what it says besides, and the steps before it that have no
-    /// answer.
+    /// Removes the step of an answer. Returns the steps before it that have no answer, and its other fields.
     pub(super) fn of_answer(&mut self, answer: &Fields<'_>) -> (Vec<&'a RawValue>, Option<Json>) {
         let known = AnswerKey {
             action: answer.text("action"),
@@ -80,26 +79,26 @@ impl<'a> RunSteps<'a> {
         let missed = self.steps.drain(..at).map(|step| step.raw).collect();
         let step = self.steps.pop_front();
         let step = step.and_then(|step| Fields::parse(step.raw.get()).ok());
-        (missed, step.map(|step| self.besides(&step, answer)))
+        (missed, step.map(|step| self.other_fields(&step, answer)))
     }
 
-    /// Returns what a step says besides its answer and what the model was shown after it.
-    fn besides(&self, step: &Fields<'_>, answer: &Fields<'_>) -> Json {
+    /// Returns the fields of a step other than its answer and the observation that the model saw.
+    fn other_fields(&self, step: &Fields<'_>, answer: &Fields<'_>) -> Json {
         let same = |key: &&str| raw(step, key) == raw(answer, key);
         let mut known: Vec<&str> = ["action", "thought"].into_iter().filter(same).collect();
         if raw(step, "response") == raw(answer, "content") {
             known.push("response");
         }
         let observed = step.text("observation").zip(self.seen.as_deref());
-        // The terminal's line ends are gone in what the model is shown.
+        // Line ends of the terminal are normalised in what the model sees.
         if observed.is_some_and(|(text, seen)| seen.contains(&text.replace("\r\n", "\n"))) {
             known.push("observation");
         }
-        besides(step, &known)
+        other_fields(step, &known)
     }
 
-    /// Takes all that is left.
-    pub(super) fn left(self) -> impl Iterator<Item = &'a RawValue> {
+    /// Returns all remaining steps.
+    pub(super) fn into_remaining(self) -> impl Iterator<Item = &'a RawValue> {
         self.steps.into_iter().map(|step| step.raw)
     }
 }
@@ -108,8 +107,8 @@ fn raw<'a>(fields: &Fields<'a>, key: &str) -> &'a str {
     fields.get(key).map_or("null", RawValue::get)
 }
 
-/// Returns what a step says besides `known`.
-pub(super) fn besides(step: &Fields<'_>, known: &[&str]) -> Json {
+/// Returns the fields of a step other than `known`.
+pub(super) fn other_fields(step: &Fields<'_>, known: &[&str]) -> Json {
     let mut rest = rest(step);
     for key in known.iter().chain(&COPIES) {
         rest.remove(key);
@@ -118,10 +117,10 @@ pub(super) fn besides(step: &Fields<'_>, known: &[&str]) -> Json {
 }
 
 /// Returns a step without its copy of what the model saw.
-pub(super) fn alone(step: &RawValue) -> Result<Json, String> {
+pub(super) fn without_copies(step: &RawValue) -> Result<Json, String> {
     let record = json(step)?;
     match Fields::parse(step.get()) {
-        Ok(fields) => Ok(besides(&fields, &[])),
+        Ok(fields) => Ok(other_fields(&fields, &[])),
         Err(_) => Ok(record),
     }
 }

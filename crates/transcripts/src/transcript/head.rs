@@ -6,8 +6,8 @@ use loopstore::model::{Json, ParentSpawnRef, Session, SessionId, Time};
 
 use crate::Identity;
 
-/// Returns the identity of a session: by the id that it gives itself, else by the one at the end of
-/// a name such as `rollout-2026-01-31T12-00-00-<uuid>.jsonl`, else by its file.
+/// Returns the identity of a session: its own id, else the id at the end of a name such as
+/// `rollout-2026-01-31T12-00-00-<uuid>.jsonl`, else its file.
 pub(crate) fn identity(path: &Path, own: Option<&str>) -> (Identity, SessionId) {
     let own = own.and_then(|id| SessionId::new(id).ok());
     match own.or_else(|| id_in_name(path)) {
@@ -23,7 +23,7 @@ fn id_in_name(path: &Path) -> Option<SessionId> {
     SessionId::new(id).ok()
 }
 
-/// A session as its transcript describes it, without what the store would make up.
+/// Returns a session as its transcript describes it, without generated values.
 pub(crate) fn session(id: SessionId, agent: &str, created: Option<Time>) -> Session {
     let formation = serde_json::json!({ "Explicit": { "timestamp": created } });
     let mut session = Session::new(id, agent);
@@ -33,7 +33,7 @@ pub(crate) fn session(id: SessionId, agent: &str, created: Option<Time>) -> Sess
     session
 }
 
-/// Returns the reference to the session that started another, if `parent` can be the id of a session.
+/// Returns the reference to the session that started another, if `parent` is a valid session id.
 pub(crate) fn started_by(parent: &str) -> Option<ParentSpawnRef> {
     Some(ParentSpawnRef {
         parent_session_id: SessionId::new(parent).ok()?,

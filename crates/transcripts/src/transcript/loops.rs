@@ -1,5 +1,4 @@
-//! The loops of a session: their names and links, the turn that is being written, and where each
-//! stands at the end.
+//! The loops of a session: their names and links, the turn that is being written, and the status of each at the end.
 
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
@@ -12,28 +11,27 @@ use loopstore::model::{
 /// A loop of the session, by its number, and a turn of it.
 pub(crate) type LoopTurn = (usize, u32);
 
-/// The longest name that a loop takes from its transcript, in bytes.
+/// The maximum length of a name that a loop takes from its transcript, in bytes.
 const MAX_NAME: usize = 256;
 
-/// The times and states that the loops of a format have.
+/// The level of detail of the loops of a format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// A log that is written while the agent works: records have times, and loops name their session,
-    /// its agent and the turn that they go on from. A call that is open when the next answer comes is
-    /// given up.
+    /// A log that is written while the agent works: records have times, and loops name their session, its agent and the
+    /// turn from which they continue. A call that is open when the next answer comes is abandoned.
     #[default]
     Log,
-    /// A document: its loops have only the fields in it, and end with their newest message.
-    /// Results may come late, and instructions alone are a session.
+    /// A document: its loops have only the fields in it, and end with their newest message. Results may come late, and
+    /// instructions alone are a session.
     Document,
 }
 
 /// The beginning of a loop.
 #[derive(Debug, Default)]
 pub(crate) struct NewLoop {
-    /// Its name. One that is empty, too long or taken gets a number.
+    /// The name. If it is empty, too long or in use, a number is appended.
     pub(crate) name: String,
-    /// The turn that it goes on from.
+    /// The turn from which the loop continues.
     pub(crate) parent: Option<LoopTurn>,
     pub(crate) kind: ContinuationKind,
     pub(crate) started: Option<Time>,
@@ -55,28 +53,28 @@ pub(crate) struct LoopBuilder {
     model: Option<(String, Option<String>)>,
     /// The turn that is being written.
     pub(crate) turn: u32,
-    /// The last turn that another loop may go on from without being a branch.
+    /// The last turn from which another loop may continue without being a branch.
     pub(crate) last_turn: u32,
-    /// The last turn that another loop goes on from.
+    /// The last turn from which another loop continues.
     pub(crate) last_child: Option<u32>,
-    /// True if it has no message that a model sees.
+    /// True if the loop has no message that a model sees.
     pub(crate) is_empty: bool,
     style: Style,
     answered: bool,
     /// True if a prompt has no answer.
     unanswered: bool,
-    /// True if something was said that wants an answer: a prompt, or a result.
+    /// True if the last message needs an answer: it is a prompt or a result.
     pub(crate) waiting: bool,
     pub(crate) interrupted: bool,
-    /// Calls without a result: of the last answer, in a document of all.
+    /// Calls without a result: those of the last answer, or in a document all.
     open: Vec<PendingCall>,
-    /// Loops of other sessions that it started.
+    /// The loops of other sessions that this loop started.
     pub(crate) children: Vec<ChildLoopRef>,
     /// The end of the loop, if the transcript states it.
     pub(crate) status: Option<LoopStatus>,
     /// Tokens of the loop as a whole.
     pub(crate) usage: Option<Usage>,
-    /// True if it changed since the sink got its record.
+    /// True if the loop changed since its record was passed to the sink.
     pub(crate) is_changed: bool,
 }
 
@@ -119,7 +117,7 @@ impl LoopBuilder {
         }
     }
 
-    /// Takes a text in the user's name and returns its turn: another one if the last was answered.
+    /// Adds a text of the user and returns its turn: a new one if the last was answered.
     pub(crate) fn input(&mut self, wants_answer: bool) -> u32 {
         self.turn += u32::from(std::mem::take(&mut self.answered));
         self.last_turn = self.turn;
@@ -128,15 +126,14 @@ impl LoopBuilder {
         self.turn
     }
 
-    /// Gives up the calls that have no result when a text in the user's name follows the answer.
-    pub(crate) fn give_up_calls(&mut self) {
+    /// Abandons the calls without a result when a text of the user follows the answer.
+    pub(crate) fn abandon_calls(&mut self) {
         if self.answered && self.style == Style::Log {
             self.open.clear();
         }
     }
 
-    /// Takes an answer and returns its turn: one of its own, unless it is the first after what was
-    /// said.
+    /// Adds an answer and returns its turn: a new one, unless it is the first after a text.
     pub(crate) fn answer(&mut self) -> u32 {
         self.turn += u32::from(self.answered);
         self.last_turn = self.turn;
@@ -149,7 +146,7 @@ impl LoopBuilder {
         self.turn
     }
 
-    /// Takes the message of an answer, or of a further part of the last one.
+    /// Handles the message of an answer, or of a further part of the last one.
     pub(crate) fn answer_message(&mut self, message: &Message) {
         self.answered = true;
         self.unanswered = false;
@@ -163,7 +160,7 @@ impl LoopBuilder {
         }
     }
 
-    /// Notes which model answers; the first counts. An agent that was stopped goes on with it.
+    /// Records the model of an answer; the first one counts. An agent that was stopped continues.
     pub(crate) fn answered_by(&mut self, model: Option<&str>, provider: Option<&str>) {
         self.interrupted = false;
         if let (None, Some(model)) = (&self.model, model) {
@@ -171,7 +168,7 @@ impl LoopBuilder {
         }
     }
 
-    /// Notes a call of the last answer.
+    /// Records a call of the last answer.
     pub(crate) fn called(&mut self, id: &str, tool: &str) {
         if !self.open.iter().any(|open| open.id == id) {
             self.open.push(PendingCall {
@@ -182,7 +179,7 @@ impl LoopBuilder {
         }
     }
 
-    /// Takes the result of a call.
+    /// Handles the result of a call.
     pub(crate) fn result(&mut self, call: &str) {
         if let Some(at) = self.open.iter().rposition(|open| open.id == call) {
             self.open.remove(at);
@@ -190,20 +187,20 @@ impl LoopBuilder {
         self.last_turn = self.turn;
     }
 
-    /// Returns the call that a result answers which names none: the first of its tool.
+    /// Returns the call for a result that names none: the first open one of its tool.
     fn open_call(&self, tool: &str) -> Option<&str> {
         let mut open = self.open.iter();
         let call = open.find(|open| tool.is_empty() || open.tool == tool)?;
         Some(&call.id)
     }
 
-    /// True if a prompt has no answer, or a call of the last turn no result.
+    /// True if a prompt has no answer, or a call of the last turn has no result.
     pub(crate) fn is_unfinished(&self) -> bool {
         let is_last = |open: &PendingCall| open.turn == self.turn;
         self.is_unanswered() || self.open.iter().any(is_last)
     }
 
-    /// True if what was said last was answered.
+    /// True if the last message was answered.
     pub(crate) fn is_answered(&self) -> bool {
         self.answered
     }
@@ -235,7 +232,7 @@ impl LoopBuilder {
     }
 }
 
-/// True if a call is carried out by the provider, so that no result comes.
+/// True if the provider executes a call, so that no result follows.
 fn is_hosted(call: &ToolCall) -> bool {
     let form = call.extra.get("form").map(Json::read::<String>);
     form.is_some_and(|form| form.is_ok_and(|form| form == "web_search_call"))
@@ -246,7 +243,7 @@ fn is_hosted(call: &ToolCall) -> bool {
 pub(crate) struct TranscriptLoops {
     style: Style,
     all: Vec<LoopBuilder>,
-    /// The loops' names, and the last number that was given to one of each.
+    /// The names of the loops, each with the last number that was appended to it.
     names: HashMap<String, u32>,
 }
 
@@ -289,7 +286,7 @@ impl TranscriptLoops {
         self.all.len() - 1
     }
 
-    /// True if a loop that goes on from this turn would be the first that does, at the loop's end.
+    /// True if a loop that continues from this turn would be the first one, at the end of the loop.
     pub(crate) fn is_tail(&self, (loop_no, turn): LoopTurn) -> bool {
         let parent = &self.all[loop_no];
         turn >= parent.last_turn && parent.last_child.is_none_or(|child| child < turn)
@@ -306,12 +303,12 @@ impl TranscriptLoops {
         at == loop_no && turn <= cut
     }
 
-    /// Returns the open call of the last loop that a result of this tool answers.
+    /// Returns the open call of the last loop for a result of this tool.
     pub(crate) fn open_call(&self, tool: &str) -> Option<&str> {
         self.all.last()?.open_call(tool)
     }
 
-    /// Describes a loop of `session` as it is; without a status it goes on.
+    /// Returns the record of a loop of `session`; a loop without a status is running.
     pub(crate) fn record(
         &self,
         loop_no: usize,
@@ -345,7 +342,7 @@ impl TranscriptLoops {
         record
     }
 
-    /// Returns `name` as the id of a loop, with a number if a loop has it.
+    /// Returns `name` as the id of a loop, with a number if another loop has it.
     fn unused(&mut self, name: String) -> LoopId {
         let name = match name.len() {
             1..=MAX_NAME => name,

@@ -1,7 +1,9 @@
-//! From the records of a transcript to the calls of a sink: where a loop begins, which turn a message
-//! belongs to, which call a result answers, and where each loop stands at the end.
+//! Translates the records of a transcript to the calls of a sink: finds where a loop begins, which turn a message
+//! belongs to, which call a result answers, and the status of each loop at the end.
 //!
-//! An importer reads one record after the other and says what it is. Everything is decided by what came
+//! An importer reads one record after the other and passes on its role. Only earlier records affect the result, so that
+//! a transcript that has grown yields the same calls as before and then more. Positions of turns equal their indices:
+//! no turn is without a message.
 //! before, so that a transcript that has grown gives what it gave before and then more. Positions of
 //! turns equal their indices: no turn is without a message.
 
@@ -23,32 +25,32 @@ pub(super) use self::tree::{Emitted, EntryTree};
 use super::authors;
 use super::{FoundCompaction, FoundEffect, ImportError, SessionHead, Sink};
 
-/// The messages before the first prompt are held for its loop, up to this many bytes.
-const MAX_LEAD_BYTES: usize = 4 << 20;
-/// Bytes that are on several branches, and are written once more for each, at most.
+/// The maximum size of the messages before the first prompt, which are held for its loop.
+const MAX_PREAMBLE_BYTES: usize = 4 << 20;
+/// The maximum size of the messages that are repeated because several branches contain them.
 const MAX_REPEATED_BYTES: usize = 64 << 20;
 
-/// The sessions of a file on their way to the sink.
+/// The sessions of a file that is being imported.
 pub(super) struct TranscriptBuilder<'a> {
     sink: &'a mut dyn Sink,
     /// The session of the file, then those of its sub-agents.
     sessions: Vec<SessionBuilder>,
-    /// The one that the sink is at.
+    /// The session that the sink was passed last.
     current: usize,
 }
 
 /// One session.
 struct SessionBuilder {
     head: SessionHead,
-    /// True if another agent gives it its tasks, though the head names no parent.
+    /// True if its tasks come from another agent, although the head names no parent.
     is_spawned: bool,
     loops: TranscriptLoops,
-    /// True if the last loop goes on.
+    /// True if the last loop continues.
     is_open: bool,
-    /// Every call by its id, the last one of each: its tool, and its place.
+    /// The last call of each id: its tool and its position.
     calls: HashMap<String, (String, LoopTurn)>,
-    lead: Vec<(AgentMessage, Vec<u8>)>,
-    lead_bytes: usize,
+    preamble: Vec<(AgentMessage, Vec<u8>)>,
+    preamble_bytes: usize,
     now: Option<Time>,
     last: Option<LoopTurn>,
     /// True if the last loop is a branch that the next prompt belongs to.
@@ -64,8 +66,8 @@ impl SessionBuilder {
             loops: TranscriptLoops::new(style),
             is_open: false,
             calls: HashMap::new(),
-            lead: Vec::new(),
-            lead_bytes: 0,
+            preamble: Vec::new(),
+            preamble_bytes: 0,
             now: None,
             last: None,
             is_back: false,
@@ -73,17 +75,17 @@ impl SessionBuilder {
         }
     }
 
-    /// True if another agent gives it its tasks.
+    /// True if its tasks come from another agent.
     fn is_of_agent(&self) -> bool {
         self.is_spawned || self.head.session.parent_spawn_ref.is_some()
     }
 
-    /// The loop that what comes next belongs to.
+    /// Returns the loop of the next message.
     fn open_loop(&self) -> Option<usize> {
         self.loops.len().checked_sub(1).filter(|_| self.is_open)
     }
 
-    /// Names the call that a result answers, and its tool.
+    /// Sets the call and the tool of a result if they are missing. Returns the id of the call.
     fn pair(&self, message: &mut AgentMessage) -> String {
         let Some(Message::ToolResult(result)) = message.message_mut() else {
             return String::new();
@@ -102,7 +104,7 @@ impl SessionBuilder {
         result.tool_call_id.clone()
     }
 
-    /// Notes the calls of an answer.
+    /// Records the calls of an answer.
     fn called(&mut self, message: &Message, at: LoopTurn) {
         for call in message.tool_calls() {
             self.calls.insert(call.id.clone(), (call.name.clone(), at));
@@ -134,12 +136,12 @@ impl<'a> TranscriptBuilder<'a> {
         self.sessions.len() - 1
     }
 
-    /// Describes the session of the file anew. Has no effect once its first loop began.
+    /// Replaces the description of the session of the file. Has no effect once its first loop began.
     pub(super) fn describe(&mut self, head: SessionHead) {
         self.sessions[0].head = head;
     }
 
-    /// Notes that another agent gives the session of the file its tasks.
+    /// Records that the tasks of the session of the file come from another agent.
     pub(super) fn is_of_agent(&mut self) {
         self.sessions[0].is_spawned = true;
     }
@@ -167,13 +169,13 @@ impl<'a> TranscriptBuilder<'a> {
         session.now = time.or(session.now.take());
     }
 
-    /// The current position in the transcript.
+    /// Returns the current position in the transcript.
     pub(super) fn here(&self) -> Option<LoopTurn> {
         let loop_no = self.session().loops.len().checked_sub(1)?;
         Some((loop_no, self.session().loops[loop_no].turn))
     }
 
-    /// True if so many bytes may be written once more, for a branch: a small file must not become a huge database.
+    /// True if this many bytes may be repeated for a branch: a small file must not become a huge database.
     pub(super) fn may_repeat(&mut self, bytes: usize, line: u64) -> bool {
         let session = self.session_mut();
         session.repeated_bytes = session.repeated_bytes.saturating_add(bytes);
@@ -187,7 +189,7 @@ impl<'a> TranscriptBuilder<'a> {
         may
     }
 
-    /// Where the path ends: a branch on which nothing was said yet ends where it begins.
+    /// Returns the end of the path: that of a branch without messages is where the branch begins.
     fn path_end(&self) -> Option<LoopTurn> {
         let here @ (loop_no, _) = self.here()?;
         let last = &self.session().loops[loop_no];
@@ -212,7 +214,7 @@ impl<'a> TranscriptBuilder<'a> {
         self.session().loops.get(loop_no)
     }
 
-    /// True if a loop that goes on from this turn would be the first that does, at the loop's end.
+    /// True if a loop that continues from this turn would be the first one, at the end of the loop.
     pub(super) fn is_tail(&self, at: LoopTurn) -> bool {
         self.session().loops.is_tail(at)
     }
@@ -229,11 +231,11 @@ impl<'a> TranscriptBuilder<'a> {
         let loop_no = session.loops.begin(new);
         session.is_open = true;
         session.is_back = false;
-        session.lead_bytes = 0;
-        let lead = std::mem::take(&mut session.lead);
+        session.preamble_bytes = 0;
+        let preamble = std::mem::take(&mut session.preamble);
         let record = session.loops.record(loop_no, &session.head.session, None);
         self.sink.begin_loop(record)?;
-        for (message, raw) in lead {
+        for (message, raw) in preamble {
             self.push(loop_no, message, &raw)?;
         }
         Ok(loop_no)
@@ -257,7 +259,7 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Begins the loop of a prompt that continues at the current position. After going back it is there.
+    /// Begins the loop of a prompt that continues at the current position. After a rewind the loop was begun already.
     pub(super) fn prompt(
         &mut self,
         name: impl Into<String>,
@@ -272,7 +274,7 @@ impl<'a> TranscriptBuilder<'a> {
         self.input(message, raw, true)
     }
 
-    /// Takes a message by its role: that of a user is a prompt. `name` names the loop that it begins.
+    /// Adds a message according to its role; a user message is a prompt. `name` names the loop that it begins.
     pub(super) fn message(
         &mut self,
         name: impl FnOnce() -> String,
@@ -287,7 +289,7 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Takes a record that no model sees.
+    /// Adds a record that no model sees.
     pub(super) fn extension(
         &mut self,
         message: AgentMessage,
@@ -299,7 +301,7 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Takes a text in the user's name that begins no loop; one that wants no answer is the harness's.
+    /// Adds a user text that begins no loop. If the text needs no answer, its author is the harness.
     pub(super) fn input(
         &mut self,
         message: AgentMessage,
@@ -314,12 +316,12 @@ impl<'a> TranscriptBuilder<'a> {
             return self.wait(message, raw);
         };
         let of = &mut self.session_mut().loops[loop_no];
-        of.give_up_calls();
+        of.abandon_calls();
         of.input(wants_answer);
         self.push(loop_no, message, raw)
     }
 
-    /// Takes an answer; `name` names the loop if none goes on.
+    /// Adds an answer; `name` names the loop if there is none.
     pub(super) fn answer(
         &mut self,
         name: impl FnOnce() -> String,
@@ -332,7 +334,7 @@ impl<'a> TranscriptBuilder<'a> {
         self.answer_part(loop_no, message, raw)
     }
 
-    /// Takes another part of the last answer.
+    /// Adds another part of the last answer.
     pub(super) fn more_of_answer(
         &mut self,
         message: AgentMessage,
@@ -356,16 +358,16 @@ impl<'a> TranscriptBuilder<'a> {
         self.push(loop_no, message, raw)
     }
 
-    /// Notes that the agent continues after the last message.
-    pub(super) fn goes_on(&mut self) {
+    /// Records that the agent continues after the last message.
+    pub(super) fn expect_more(&mut self) {
         if let Some(last) = self.session_mut().loops.last_mut() {
             last.waiting = true;
         }
     }
 
-    /// Takes the result of a call. It is with its call if that is in the last turn of its loop, in a
-    /// document also in an earlier one of the last loop. Where the path left the call on another branch, the
-    /// result is on the path. One that names no call answers the first open one of its tool.
+    /// Adds the result of a call. It is stored with its call if that is in the last turn of its loop, in a document
+    /// also if it is in an earlier turn of the last loop. If the call is on another branch, the result stays on the
+    /// current path. A result that names no call answers the first open one of its tool.
     pub(super) fn result(
         &mut self,
         name: impl FnOnce() -> String,
@@ -390,7 +392,7 @@ impl<'a> TranscriptBuilder<'a> {
         self.push_to((loop_no, turn), message, raw)
     }
 
-    /// Takes what a tool gave back as a message in the user's name: the harness's words.
+    /// Adds the output of a tool as a user message by the harness.
     pub(super) fn observation(
         &mut self,
         message: AgentMessage,
@@ -401,7 +403,7 @@ impl<'a> TranscriptBuilder<'a> {
         self.push(loop_no, authors::by_harness(message), raw)
     }
 
-    /// Notes that the run was stopped.
+    /// Records that the run was interrupted.
     pub(super) fn interrupted(&mut self) {
         if let Some(last) = self.session_mut().loops.last_mut() {
             last.interrupted = true;
@@ -409,7 +411,7 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Sets the end of the last loop; `None`: as its messages show.
+    /// Sets the status of the last loop; with `None` it is derived from the messages.
     pub(super) fn ended_as(&mut self, status: Option<LoopStatus>) {
         if let Some(last) = self.session_mut().loops.last_mut() {
             last.status = status;
@@ -417,14 +419,14 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Notes the tokens of the last loop as a whole.
-    pub(super) fn spent(&mut self, usage: Option<Usage>) {
+    /// Records the token usage of the last loop as a whole.
+    pub(super) fn set_usage(&mut self, usage: Option<Usage>) {
         if let Some(last) = self.session_mut().loops.last_mut() {
             last.usage = usage;
         }
     }
 
-    /// True if what was said last has no answer, or a call no result.
+    /// True if the last message has no answer, or a call has no result.
     pub(super) fn is_unfinished(&self) -> bool {
         let loops = &self.session().loops;
         let last = loops.len().checked_sub(1);
@@ -438,7 +440,7 @@ impl<'a> TranscriptBuilder<'a> {
         Some((tool, &session.loops[*loop_no].id))
     }
 
-    /// Notes the loop of another session that a call of `session` started.
+    /// Records the loop of another session that a call of `session` started.
     pub(super) fn started(&mut self, session: usize, call: &str, child: ChildLoopRef) {
         let session = &mut self.sessions[session];
         if let Some((_, (loop_no, _))) = session.calls.get(call) {
@@ -448,7 +450,7 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Takes a compaction that happened at the current position; there must be a loop.
+    /// Adds a compaction at the current position; there must be a loop.
     pub(super) fn compaction(
         &mut self,
         strategy: &str,
@@ -461,7 +463,7 @@ impl<'a> TranscriptBuilder<'a> {
         let is_all =
             matches!(&effect, FoundEffect::Summary { first_kept, .. } if first_kept.is_none());
         if is_all && !self.session().loops[last].is_answered() {
-            // An unanswered message is gone too, so it must not count as in flight.
+            // An unanswered message is replaced too, so it must not count as in flight.
             self.end(last, false)?;
         }
         let session = &self.sessions[self.current];
@@ -470,9 +472,9 @@ impl<'a> TranscriptBuilder<'a> {
                 let is_spawned = session.is_of_agent();
                 messages
                     .iter_mut()
-                    .for_each(|m| authors::settle(m, is_spawned));
+                    .for_each(|m| authors::set_author(m, is_spawned));
             }
-            FoundEffect::SummaryWithin { message, .. } => authors::settle(message, false),
+            FoundEffect::SummaryWithin { message, .. } => authors::set_author(message, false),
             FoundEffect::ClearedResults { .. } | FoundEffect::Block(_) => {}
         }
         self.sink.compaction(FoundCompaction {
@@ -485,7 +487,7 @@ impl<'a> TranscriptBuilder<'a> {
         })
     }
 
-    /// Ends the last loop: what comes next begins another.
+    /// Ends the last loop: the next message begins another.
     pub(super) fn end_loop(&mut self) -> Result<(), ImportError> {
         self.session_mut().is_open = false;
         match self.here() {
@@ -494,18 +496,18 @@ impl<'a> TranscriptBuilder<'a> {
         }
     }
 
-    /// Ends the loops. Returns whether there was a conversation.
+    /// Ends the loops. Returns true if there was a conversation.
     pub(super) fn finish(self) -> Result<bool, ImportError> {
         self.finish_as(String::new())
     }
 
-    /// Ends the loops; `name` names the loop of instructions that nothing followed. Returns whether
-    /// there was a conversation.
+    /// Ends the loops; `name` names the loop of instructions that nothing follows. Returns true if there was a
+    /// conversation.
     pub(super) fn finish_as(mut self, name: String) -> Result<bool, ImportError> {
         let mut any = false;
         for session in (0..self.sessions.len()).rev() {
             self.select(session)?;
-            let waits = !self.session().lead.is_empty();
+            let waits = !self.session().preamble.is_empty();
             if waits && self.session().loops.style() == Style::Document {
                 self.begin(self.next_loop(name.as_str()))?;
             }
@@ -519,7 +521,7 @@ impl<'a> TranscriptBuilder<'a> {
         Ok(any)
     }
 
-    /// Returns the loop that goes on, and begins one if there is none.
+    /// Returns the current loop, and begins one if there is none.
     fn any_loop(&mut self, name: impl FnOnce() -> String) -> Result<usize, ImportError> {
         match self.session().open_loop() {
             Some(loop_no) => Ok(loop_no),
@@ -529,9 +531,9 @@ impl<'a> TranscriptBuilder<'a> {
 
     fn wait(&mut self, message: AgentMessage, raw: &[u8]) -> Result<(), ImportError> {
         let session = self.session_mut();
-        session.lead_bytes += raw.len();
-        session.lead.push((message, raw.to_vec()));
-        if session.lead_bytes > MAX_LEAD_BYTES {
+        session.preamble_bytes += raw.len();
+        session.preamble.push((message, raw.to_vec()));
+        if session.preamble_bytes > MAX_PREAMBLE_BYTES {
             self.begin(self.next_loop("start"))?;
         }
         Ok(())
@@ -565,7 +567,7 @@ impl<'a> TranscriptBuilder<'a> {
             return self.sink.message(&of.id, message, raw);
         }
         of.is_empty = false;
-        authors::settle(&mut message, is_spawned);
+        authors::set_author(&mut message, is_spawned);
         session.last = Some((loop_no, turn));
         let turn_id = TurnId::new(of.id.as_str(), turn);
         self.sink.message(&of.id, message.in_turn(turn_id), raw)
@@ -584,7 +586,7 @@ impl<'a> TranscriptBuilder<'a> {
     }
 }
 
-/// Returns the time that a message says itself.
+/// Returns the time in a message.
 fn time_of(message: &AgentMessage) -> Option<Time> {
     let millis = message.message().and_then(Message::timestamp)?;
     Time::from_millis(millis)

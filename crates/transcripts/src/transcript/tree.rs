@@ -1,4 +1,4 @@
-//! The tree of a session's entries: the turn of each message, and the points at which paths part.
+//! The tree of a session's entries: the turn of each message, and the points at which paths diverge.
 
 use std::collections::HashMap;
 
@@ -22,9 +22,9 @@ pub(crate) struct Emitted {
 struct KnownEntry {
     /// The entry before it on its path.
     parent: Option<usize>,
-    /// The last message at or before it on its path, by its number among those emitted.
+    /// The last message at or before the entry on its path, by its number among the emitted messages.
     last: Option<usize>,
-    /// The message that it is itself.
+    /// The message of the entry itself.
     own: Option<usize>,
 }
 
@@ -33,7 +33,7 @@ struct KnownEntry {
 enum NextEntry {
     /// The current position in the transcript.
     On,
-    /// After another message (by its number), or before all.
+    /// After another message (by its number), or at the root.
     From(Option<usize>),
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct EntryTree {
 }
 
 impl EntryTree {
-    /// Returns where an entry hangs that names its parent (`null`: none), or names none.
+    /// Returns the position of an entry with this parent (`Some(None)` for a root), or with none.
     fn way(&self, parent: Option<Option<&str>>) -> NextEntry {
         let last = self.emitted.len().checked_sub(1);
         let hangs = match self.parent(parent) {
@@ -66,7 +66,7 @@ impl EntryTree {
         match parent {
             None => ParentEntry::Before,
             Some(None) => ParentEntry::Root,
-            // A parent that is not here comes before the beginning of the file.
+            // A missing parent is before the beginning of the file.
             Some(Some(id)) => match self.ids.get(id) {
                 Some(entry) => ParentEntry::Entry(*entry),
                 None => ParentEntry::Before,
@@ -74,7 +74,7 @@ impl EntryTree {
         }
     }
 
-    /// Notes the next entry; `at` is the place of its message, if it is one.
+    /// Adds the next entry; `at` is the position of its message, if it is one.
     pub(crate) fn add(
         &mut self,
         id: Option<String>,
@@ -95,7 +95,7 @@ impl EntryTree {
         }
     }
 
-    /// Notes a message of entry `entry` that is emitted.
+    /// Records an emitted message of entry `entry`.
     pub(crate) fn emit(&mut self, at: LoopTurn, entry: usize) -> usize {
         let size = self.sizes.entry(at).or_insert(0);
         self.emitted.push(Emitted {
@@ -158,9 +158,9 @@ impl EntryTree {
 }
 
 impl TranscriptBuilder<'_> {
-    /// Begins a loop if the next message, whose parent is named as in [`EntryTree::way`], does not hang where
-    /// the transcript stands. Then returns the messages on its path of a turn that it leaves in the middle: a
-    /// loop goes on only from a whole turn, so they are not on the path of the new one.
+    /// Begins a loop if the next message, whose parent is given as in [`EntryTree::way`], does not continue the current
+    /// position. Then returns the messages on its path of a turn that the path leaves in the middle: a loop continues
+    /// only from a whole turn, so these messages are not on the path of the new loop.
     pub(crate) fn branch(
         &mut self,
         tree: &EntryTree,
@@ -194,8 +194,8 @@ impl TranscriptBuilder<'_> {
         Ok(Some(left))
     }
 
-    /// Goes back to the end of a turn, or before all: what comes next is on a branch that begins now. The next
-    /// prompt belongs to it.
+    /// Returns to the end of a turn, or to the root: the next message is on a new branch, which the next prompt belongs
+    /// to.
     pub(crate) fn go_back(
         &mut self,
         after: Option<LoopTurn>,
@@ -233,6 +233,6 @@ enum ParentEntry {
     Entry(usize),
     /// The entry begins a path.
     Root,
-    /// The entry goes on from the one before it.
+    /// The entry continues from the one before it.
     Before,
 }

@@ -1,5 +1,4 @@
-//! Whose words a message is: a person's, an agent's or the harness's, as the importer of each format tells
-//! it.
+//! The author of each message (a person, an agent or the harness), as the importers of the formats set it.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -27,12 +26,12 @@ fn imported(path: &Path) -> SqliteStore {
     store
 }
 
-/// The messages of a store that a model sees, loop by loop.
+/// Returns the messages of a store that a model sees, loop by loop.
 fn messages(store: &SqliteStore) -> Vec<AgentMessage> {
     by_session(store).into_iter().flatten().collect()
 }
 
-/// The messages of each session.
+/// Returns the messages of each session.
 fn by_session(store: &SqliteStore) -> Vec<Vec<AgentMessage>> {
     read(store, |read| {
         let mut found = Vec::new();
@@ -57,8 +56,8 @@ fn by_session(store: &SqliteStore) -> Vec<Vec<AgentMessage>> {
     .unwrap()
 }
 
-/// Whose words each message of a fixture is, and what a prompt says.
-fn told(name: &str) -> String {
+/// Returns the author of each message of a fixture, with the text of prompts.
+fn authors_in(name: &str) -> String {
     let store = imported(&Path::new("../../tests/fixtures/authors").join(name));
     assert_eq!(verify(&store).unwrap().problems, []);
     let sql = "SELECT count(*) FROM v_messages WHERE author NOT IN ('human', 'agent', 'harness')";
@@ -79,7 +78,7 @@ fn told(name: &str) -> String {
 
 #[test]
 fn claude_code_tells_prompts_from_its_own_words() {
-    assert_snapshot!(told("claude-code.jsonl"), @r#"
+    assert_snapshot!(authors_in("claude-code.jsonl"), @r#"
     user harness
     user harness
     user harness
@@ -98,7 +97,7 @@ fn claude_code_tells_prompts_from_its_own_words() {
 
 #[test]
 fn codex_tells_prompts_from_its_own_words() {
-    assert_snapshot!(told("codex.jsonl"), @r#"
+    assert_snapshot!(authors_in("codex.jsonl"), @r#"
     user harness
     user human Fire the kiln.
     assistant agent
@@ -106,7 +105,7 @@ fn codex_tells_prompts_from_its_own_words() {
     user human <skill> is spelt wrong
     assistant agent
     "#);
-    assert_snapshot!(told("codex-spawned.jsonl"), @r#"
+    assert_snapshot!(authors_in("codex-spawned.jsonl"), @r#"
     user agent Look at the bricks.
     assistant agent
     "#);
@@ -114,7 +113,7 @@ fn codex_tells_prompts_from_its_own_words() {
 
 #[test]
 fn copilot_tells_prompts_from_its_own_words() {
-    assert_snapshot!(told("copilot-cli.jsonl"), @r#"
+    assert_snapshot!(authors_in("copilot-cli.jsonl"), @r#"
     user human Which ships?
     assistant agent
     toolResult harness
@@ -127,13 +126,13 @@ fn copilot_tells_prompts_from_its_own_words() {
 
 #[test]
 fn opencode_tells_prompts_from_its_own_words() {
-    assert_snapshot!(told("opencode.json"), @r#"
+    assert_snapshot!(authors_in("opencode.json"), @r#"
     user human Read the plan.
     assistant agent
     user harness
     assistant agent
     "#);
-    assert_snapshot!(told("opencode-child.json"), @r#"
+    assert_snapshot!(authors_in("opencode-child.json"), @r#"
     user agent Count the beams.
     assistant agent
     "#);
@@ -141,14 +140,14 @@ fn opencode_tells_prompts_from_its_own_words() {
 
 #[test]
 fn gemini_tells_prompts_from_its_own_words() {
-    assert_snapshot!(told("gemini-cli.json"), @r#"
+    assert_snapshot!(authors_in("gemini-cli.json"), @r#"
     user harness
     user human How deep is the well?
     assistant agent
     toolResult harness
     assistant agent
     "#);
-    assert_snapshot!(told("gemini-cli-subagent.json"), @r#"
+    assert_snapshot!(authors_in("gemini-cli-subagent.json"), @r#"
     user agent Find the bucket.
     assistant agent
     "#);
@@ -156,7 +155,7 @@ fn gemini_tells_prompts_from_its_own_words() {
 
 #[test]
 fn pi_tells_prompts_from_its_own_words() {
-    assert_snapshot!(told("pi.jsonl"), @r#"
+    assert_snapshot!(authors_in("pi.jsonl"), @r#"
     user human Plant an oak.
     assistant agent
     user harness
@@ -168,7 +167,7 @@ fn pi_tells_prompts_from_its_own_words() {
 
 #[test]
 fn a_chat_tells_prompts_from_what_is_all_frame() {
-    assert_snapshot!(told("openai-chat.json"), @r#"
+    assert_snapshot!(authors_in("openai-chat.json"), @r#"
     user harness
     user human Two seats, please.
     assistant agent
@@ -179,14 +178,14 @@ fn a_chat_tells_prompts_from_what_is_all_frame() {
 
 #[test]
 fn swe_agents_tell_the_task_from_observations_and_examples() {
-    assert_snapshot!(told("swe-agent.traj.json"), @r#"
+    assert_snapshot!(authors_in("swe-agent.traj.json"), @r#"
     user harness
     user human The lamp does not light. Mend it.
     assistant agent
     user harness
     assistant agent
     "#);
-    assert_snapshot!(told("mini-swe-agent.traj.json"), @r#"
+    assert_snapshot!(authors_in("mini-swe-agent.traj.json"), @r#"
     user human Mend the lamp.
     assistant agent
     user harness
@@ -196,7 +195,7 @@ fn swe_agents_tell_the_task_from_observations_and_examples() {
 
 #[test]
 fn openhands_tells_prompts_from_its_own_words() {
-    assert_snapshot!(told("openhands.jsonl"), @r#"
+    assert_snapshot!(authors_in("openhands.jsonl"), @r#"
     user human It is dark.
     assistant agent
     toolResult harness
@@ -207,7 +206,7 @@ fn openhands_tells_prompts_from_its_own_words() {
 
 #[test]
 fn adk_tells_prompts_from_what_is_all_frame() {
-    assert_snapshot!(told("adk.json"), @r#"
+    assert_snapshot!(authors_in("adk.json"), @r#"
     user harness
     user human Sow the wheat.
     assistant agent
@@ -218,7 +217,7 @@ fn adk_tells_prompts_from_what_is_all_frame() {
 
 #[test]
 fn a_phi_core_session_says_it_itself() {
-    assert_snapshot!(told("phi-core.json"), @r#"
+    assert_snapshot!(authors_in("phi-core.json"), @r#"
     user harness
     user human Make a nail.
     assistant agent
@@ -253,7 +252,7 @@ fn a_session_of_the_agents_sdk_tells_prompts_from_what_is_all_frame() {
     assert_eq!(said, [Author::Harness, Author::Human, Author::Agent]);
 }
 
-/// Whose words an error of a tool is, as one record of Claude Code tells it.
+/// Returns the author of a tool's error in one record of Claude Code.
 fn author_of_error(tool: &str, version: &str, mark: &str, text: &str) -> Author {
     let said = json!({"uuid": "a", "parentUuid": null, "sessionId": "s", "type": "user",
         "timestamp": "2026-03-01T08:00:00.000Z", "message": {"role": "user", "content": "Mend it."}});
@@ -280,7 +279,7 @@ fn a_refusal_is_a_persons_word_where_no_tool_could_have_said_it() {
         ("Edit", "2.1.12", &*error, Author::Human),
         ("Edit", "1.0.51", &error, Author::Human),
         ("Bash", "2.1.38", given, Author::Human),
-        // Output of commands stands behind the exit code.
+        // The output of commands follows the exit code.
         ("Bash", "2.1.12", &error, Author::Human),
         ("Bash", "1.0.51", &error, Author::Harness),
         ("mcp__quay__find", "2.1.38", given, Author::Human),
@@ -297,7 +296,7 @@ fn a_refusal_is_a_persons_word_where_no_tool_could_have_said_it() {
     assert_eq!(found, Author::Harness);
 }
 
-/// How texts begin that harnesses write.
+/// The beginnings of texts that harnesses write.
 const INJECTED: [&str; 9] = [
     "# AGENTS.md",
     "<INSTRUCTIONS>",

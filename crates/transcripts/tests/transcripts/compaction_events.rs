@@ -1,5 +1,4 @@
-//! What happens around a compaction is there to be read, and told after the fact: of loopstore's own and of
-//! those that a transcript brought.
+//! Events of compactions, of loopstore's own and of imported ones: they are stored before hooks are called.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -12,10 +11,10 @@ use loopstore::{
 use loopstore_admin::replay::{Replay, ReplayStep};
 use loopstore_transcripts::{ImportOptions, import_paths};
 
-/// Notes how compactions ended, and whether their events were stored by then.
-struct Noted(Arc<SqliteStore>, Mutex<Vec<(CompactOutcome, usize)>>);
+/// Records the outcomes of compactions, and the number of events stored at that time.
+struct OutcomeRecorder(Arc<SqliteStore>, Mutex<Vec<(CompactOutcome, usize)>>);
 
-impl CompactionHook for Noted {
+impl CompactionHook for OutcomeRecorder {
     fn after(&self, ended: &CompactionEnded) {
         let stored = events(&self.0).len();
         self.1.lock().unwrap().push((ended.outcome, stored));
@@ -30,7 +29,7 @@ impl CompactionHook for Panics {
     }
 }
 
-/// The rows of the view, in order.
+/// Returns the rows of the view, in order.
 fn events(store: &SqliteStore) -> Vec<(String, String)> {
     let sql = "SELECT kind, at FROM v_compaction_events ORDER BY tick, run_id, kind DESC";
     let text = |cell: &Json| cell.read::<String>().unwrap();
@@ -43,7 +42,7 @@ fn events(store: &SqliteStore) -> Vec<(String, String)> {
 #[test]
 fn a_compaction_of_our_own_is_told_of_and_a_hook_that_panics_keeps_nothing_up() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
-    let noted = Arc::new(Noted(store.clone(), Mutex::default()));
+    let recorder = Arc::new(OutcomeRecorder(store.clone(), Mutex::default()));
     let database: Arc<dyn Database> = store.clone();
     let chat = Store::from(database).session("weather").unwrap();
     chat.append([Message::user("How is the weather?")]).unwrap();
@@ -55,23 +54,26 @@ fn a_compaction_of_our_own_is_told_of_and_a_hook_that_panics_keeps_nothing_up() 
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
-    request.hooks.push(Arc::new(Panics));
-    request.hooks.push(noted.clone());
+    request.policy.hooks.push(Arc::new(Panics));
+    request.policy.hooks.push(recorder.clone());
     let report = chat.compact(&request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed);
-    assert_eq!(*noted.1.lock().unwrap(), [(CompactOutcome::Committed, 2)]);
+    assert_eq!(
+        *recorder.1.lock().unwrap(),
+        [(CompactOutcome::Committed, 2)]
+    );
 
     let kinds: Vec<String> = events(&store).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, ["compactionStarted", "compactionEnded"]);
     let run = &store.run_rows(None).unwrap()[0];
-    let told: Vec<Json> = run.get("events").read().unwrap();
-    assert_eq!(told.len(), 2);
+    let stored: Vec<Json> = run.get("events").read().unwrap();
+    assert_eq!(stored.len(), 2);
     let replay = Replay::new(&*store, chat.id(), None).unwrap();
     let changes = replay.filter_map(|step| match step.unwrap() {
         ReplayStep::Change(change) => Some(change.events),
         ReplayStep::Turn(_) => None,
     });
-    assert_eq!(changes.collect::<Vec<_>>(), [told]);
+    assert_eq!(changes.collect::<Vec<_>>(), [stored]);
 }
 
 #[test]
@@ -82,10 +84,10 @@ fn a_compaction_that_a_transcript_brought_is_told_of_once() {
         "../../tests/fixtures/codex/lighthouse.jsonl",
     ] {
         let store = Arc::new(SqliteStore::in_memory().unwrap());
-        let noted = Arc::new(Noted(store.clone(), Mutex::default()));
+        let recorder = Arc::new(OutcomeRecorder(store.clone(), Mutex::default()));
         let mut options = ImportOptions::default();
         options.hooks.push(Arc::new(Panics));
-        options.hooks.push(noted.clone());
+        options.hooks.push(recorder.clone());
         let paths = [PathBuf::from(path)];
         let bring = || import_paths(&*store, &paths, &options, &mut |_| {}).unwrap();
         bring();
@@ -93,17 +95,17 @@ fn a_compaction_that_a_transcript_brought_is_told_of_once() {
         assert!(!runs.is_empty(), "{path}");
         let found = events(&store);
         assert_eq!(found.len(), 2 * runs.len(), "{path}");
-        // They were stored before anyone was told.
-        let told = noted.1.lock().unwrap().clone();
-        assert_eq!(told.len(), runs.len(), "{path}");
+        // The events were stored before the hook was called.
+        let outcomes = recorder.1.lock().unwrap().clone();
+        assert_eq!(outcomes.len(), runs.len(), "{path}");
         assert!(
-            told.iter().all(|(_, stored)| *stored == found.len()),
+            outcomes.iter().all(|(_, stored)| *stored == found.len()),
             "{path}"
         );
         for run in &runs {
-            let events: Vec<Json> = run.get("events").read().unwrap();
-            let [started, ended] = &events[..] else {
-                panic!("{path}: {events:?}")
+            let stored: Vec<Json> = run.get("events").read().unwrap();
+            let [started, ended] = &stored[..] else {
+                panic!("{path}: {stored:?}")
             };
             let before = run.number("tokens_before").unwrap();
             assert!(
@@ -120,7 +122,7 @@ fn a_compaction_that_a_transcript_brought_is_told_of_once() {
         }
         bring();
         assert_eq!(
-            (noted.1.lock().unwrap().len(), events(&store)),
+            (recorder.1.lock().unwrap().len(), events(&store)),
             (runs.len(), found)
         );
         assert_eq!(loopstore_verify::verify(&*store).unwrap().problems, []);

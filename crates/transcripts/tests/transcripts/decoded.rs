@@ -1,5 +1,4 @@
-//! Files in other encodings, compressed or damaged: every format is read as it is read when nothing happened to
-//! its file.
+//! Files in other encodings, compressed or damaged: each format yields the same messages as from an undamaged file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use crate::support::root::fixture;
 
-/// A transcript of each format, with the folder that belongs to it.
+/// A transcript of each format, with the folder that contains it.
 const FILES: [(&str, &str); 20] = [
     ("claude-code", "kite-1.jsonl"),
     ("claude-code", "rewinds.jsonl"),
@@ -69,7 +68,7 @@ impl Copy {
         }
     }
 
-    /// Imports these bytes in place of the file; `end` is added to its name.
+    /// Imports these bytes in place of the file; `end` is appended to the name of the file.
     fn import(&self, bytes: &[u8], end: &str) -> (Vec<String>, ImportReport) {
         let mut path = self.path.clone().into_os_string();
         path.push(end);
@@ -101,7 +100,7 @@ fn import(store: &SqliteStore, paths: &[&Path]) -> Result<ImportReport, String> 
     import_paths(store, &paths, &options, &mut |_| {}).map_err(|error| error.to_string())
 }
 
-/// What a model sees of all sessions, in no order but that of the texts.
+/// Returns what a model sees of all sessions, sorted by text.
 fn rows(store: &SqliteStore) -> Vec<String> {
     let sql = "SELECT role, text, turn FROM v_messages WHERE role <> 'extension' ORDER BY 1, 2, 3";
     let messages = store.query(sql).unwrap().rows;
@@ -157,7 +156,7 @@ fn every_format_is_read_in_every_encoding() {
     }
 }
 
-/// Returns the longest word of the texts that stands in a file, and is no word of JSON's.
+/// Returns the longest word of the texts that occurs in a file and is not a word of JSON.
 fn word_of(rows: &[String], text: &str) -> Option<String> {
     let texts = rows.iter().filter_map(|row| {
         let row: serde_json::Value = serde_json::from_str(row).unwrap();
@@ -167,7 +166,7 @@ fn word_of(rows: &[String], text: &str) -> Option<String> {
     let words = texts
         .iter()
         .flat_map(|text| text.split(|c: char| !c.is_ascii_lowercase()));
-    // In a name a letter more makes another one.
+    // A letter more in a name makes another name.
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     let quoted = |word: &str| {
         text.match_indices(word).any(|(at, _)| {
@@ -207,7 +206,7 @@ fn half_an_emoji_costs_no_format_more_than_itself() {
                 "{file:?}"
             );
         }
-        // A character that was cut in the middle of its bytes.
+        // A character that was truncated within its bytes.
         let mut bytes = copy.text.clone().into_bytes();
         let at = copy.text.find(&word).unwrap() + word.len();
         bytes.splice(at..at, *b"\xF0\x9F\x98");
@@ -340,7 +339,7 @@ fn a_path_that_fails_does_not_keep_the_others_out() {
     {
         assert!(failed.contains(reason), "{failed}");
     }
-    // Alone each is the error of the import.
+    // As the only path, each is the error of the import.
     for path in ["missing.json", "unknown.json", "none"] {
         assert!(import(&store, &[&at(path)]).is_err());
     }
@@ -364,9 +363,9 @@ fn a_compressed_file_that_is_cut_off_is_read_as_far_as_it_goes() {
     let (found, report) = copy.import(&two[..packed.len() + 200_000], ".zst");
     let (expected, _) = copy.import(&packed, ".zst");
     assert_eq!(found, expected);
-    let told = report
+    let is_reported = report
         .skipped
         .iter()
         .any(|one| one.reason.contains("zstd data is cut off"));
-    assert!(told, "{:?}", report.skipped);
+    assert!(is_reported, "{:?}", report.skipped);
 }

@@ -1,4 +1,4 @@
-//! When a session was last active: never later than what its files know, and never when it was imported.
+//! The time of a session's last activity: never later than the times in its files, and never the time of the import.
 
 use std::fs::{self, File};
 use std::io::Cursor;
@@ -33,7 +33,7 @@ fn import(store: &SqliteStore, path: &Path) -> u64 {
     report.added_messages
 }
 
-/// The sessions as they are listed, with when they were last active.
+/// Returns the sessions of the list, with the times of their last activity.
 fn listed(store: &SqliteStore) -> Vec<(String, Option<String>)> {
     let rows = store.session_rows(&SessionFilter::default()).unwrap();
     let row = |row: &loopstore::extend::sqlite::Record| {
@@ -50,7 +50,7 @@ fn last_active(store: &SqliteStore) -> Option<String> {
 
 fn at(ms: u64) -> Option<String> {
     let text = Time::from_millis(ms as i64).unwrap().as_str().to_owned();
-    // Whole seconds are written with their milliseconds too.
+    // Times in whole seconds are written with milliseconds too.
     Some(if text.contains('.') {
         text
     } else {
@@ -84,10 +84,10 @@ fn a_task_was_active_when_its_id_or_the_list_of_tasks_tells() {
     write(&path, &task(2), 1_795_000_000_000);
     import(&store, &path);
     assert_eq!(last_active(&store), at(TASK));
-    // It is known again, and nothing is new of it.
+    // The session is recognised, and nothing in it is new.
     assert_eq!(import(&store, &path), 0);
     assert_eq!(last_active(&store), at(TASK));
-    // The list of tasks knows when it went on.
+    // The list of tasks has the time of the last activity.
     let list = json!([{"id": TASK.to_string(), "ts": TASK + 60_000, "task": "Mend it."}]);
     write(
         &folder.path().join("state/taskHistory.json"),
@@ -118,7 +118,7 @@ fn a_transcript_without_times_was_active_when_its_file_was_written() {
     write(&path, &chat(2), 1_770_000_000_000);
     import(&store, &path);
     assert_eq!(last_active(&store), at(1_770_000_000_000));
-    // A newer time alone is no activity; a longer transcript is.
+    // A newer modification time alone is no activity; a longer transcript is.
     modified(&path, 1_775_000_000_000);
     assert_eq!(import(&store, &path), 0);
     assert_eq!(last_active(&store), at(1_770_000_000_000));

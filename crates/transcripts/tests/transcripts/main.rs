@@ -1,4 +1,4 @@
-//! Imports: the transcripts of other tools and the lines of exports, whole, grown, damaged and again.
+//! Imports of other tools' transcripts and of exported lines: whole, grown, damaged and repeated.
 
 mod agents;
 mod authors;

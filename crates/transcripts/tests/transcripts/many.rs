@@ -1,5 +1,4 @@
-//! Many files at once: the next ones are read while the writer is at work on one, and nobody may be
-//! able to tell.
+//! Imports of many files: reading ahead while the writer works must not change the result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
 use rusqlite::types::Value;
 use serde_json::json;
 
-/// Everything of it but what is random, keyed per database or told by the clock.
+/// The stored columns without those that are random, keyed per database or times of the import.
 const ROWS: [&str; 6] = [
     "SELECT key, session_id, title, created_at, current_loop, tick, source, meta
      FROM sessions ORDER BY key",
@@ -37,7 +36,7 @@ fn rows(db: &Path) -> Vec<Vec<Value>> {
     all
 }
 
-/// A transcript of Claude Code: prompts, answers with a call, results of `bytes` bytes.
+/// Returns a transcript of Claude Code: prompts, answers with a call, results of `bytes` bytes.
 fn transcript(session: &str, prompts: usize, bytes: usize) -> String {
     let (mut lines, mut parent) = (String::new(), None);
     let mut say = |kind: &str, message: serde_json::Value| {
@@ -76,7 +75,7 @@ fn write(folder: &Path, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
-/// Good files and bad ones, long ones and short ones, in the order of their names.
+/// Writes valid and invalid files, long and short ones, in the order of their names.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let damaged = transcript("damaged", 5, 50).replacen("Prompt 3", "\u{0}", 1) + "{\"cut";
     let chat = json!({ "messages": [{ "role": "user", "content": "Hello" },
@@ -113,17 +112,17 @@ fn many_files_come_in_as_if_they_came_one_by_one() {
         crate::support::keyed::open(&one).unwrap(),
         crate::support::keyed::open(&all).unwrap(),
     );
-    let mut told = ImportReport::default();
+    let mut expected = ImportReport::default();
     for file in &files {
         if let Some(report) = import(&by_one, std::slice::from_ref(file)) {
-            told.merge(report);
+            expected.merge(report);
         }
     }
     let report = import(&at_once, &[transcripts]).unwrap();
-    assert_eq!(report.sessions, told.sessions);
-    assert_eq!(report.added_messages, told.added_messages);
-    assert_eq!(report.messages, told.messages);
-    assert_eq!(report.revised, told.revised);
+    assert_eq!(report.sessions, expected.sessions);
+    assert_eq!(report.added_messages, expected.added_messages);
+    assert_eq!(report.messages, expected.messages);
+    assert_eq!(report.revised, expected.revised);
     let reasons = |report: &ImportReport| -> Vec<_> {
         let skipped = report.skipped.iter();
         let of_file = |file: &str| !file.ends_with("03.jsonl");
@@ -132,7 +131,7 @@ fn many_files_come_in_as_if_they_came_one_by_one() {
             .map(|skipped| (skipped.line, skipped.reason.clone()))
             .collect()
     };
-    assert_eq!(reasons(&report), reasons(&told));
+    assert_eq!(reasons(&report), reasons(&expected));
     assert!(
         report
             .skipped
@@ -147,7 +146,7 @@ fn many_files_come_in_as_if_they_came_one_by_one() {
     assert_eq!(rows.len(), self::rows(&one).len());
 }
 
-/// Returns what is kept of the file that a session came from.
+/// Returns the stored copy of the file that a session was imported from.
 fn kept(store: &SqliteStore, session: &str) -> Vec<u8> {
     let id = SessionId::new(session).unwrap();
     read(store, |read| {

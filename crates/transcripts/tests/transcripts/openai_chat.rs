@@ -1,4 +1,4 @@
-//! OpenAI chats: lists of runs, lists of messages, lines, and what is wrong with them.
+//! OpenAI chats: lists of runs, lists of messages, lines, and invalid records.
 
 use crate::support::recording::{
     Recording, import, import_file, import_fixture, real_transcripts, try_import,
@@ -290,7 +290,7 @@ fn nothing_to_import_is_an_error_that_says_so() {
         assert_eq!(found.sessions.len(), 0);
         OpenAiChat.detect(Path::new("x"), bytes);
     }
-    // What is not UTF-8 costs no more than itself.
+    // A line that is not UTF-8 affects no other line.
     let (found, end) = try_import(&OpenAiChat, &latin1);
     assert!(end.is_ok() && found.sessions.len() == 1, "{end:?}");
 }

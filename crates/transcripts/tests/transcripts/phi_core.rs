@@ -1,4 +1,4 @@
-//! phi-core sessions: all of it is kept, parents come first, and one bad part costs only itself.
+//! phi-core sessions: everything is kept, parents come first, and an invalid part affects no other part.
 
 use crate::support::recording::{
     FoundSession, Recording, import, import_file, import_fixture, real_transcripts, try_import,
@@ -8,7 +8,7 @@ use loopstore_transcripts::{FoundEffect, Identity, ImportError, Importer, PhiCor
 use serde_json::Value;
 use std::path::Path;
 
-/// The session as its document would be written again.
+/// Returns the session as its document would be written again.
 fn rebuilt(found: &FoundSession) -> Session {
     let mut session = found.head.session.clone();
     for found in &found.loops {

@@ -1,4 +1,4 @@
-//! Conversations in the form of a provider: told apart, read as they are, and the same again.
+//! Conversations in the forms of providers: detected, read unchanged, and written again as they were.
 
 use loopstore::provider::{Form, ProviderRequest};
 use loopstore::{AgentMessage, Content, Message, Role};
@@ -169,7 +169,7 @@ fn a_message_of_no_known_form_is_refused_with_the_reason() {
     );
 }
 
-/// Returns the sealed blocks of a recording as provider and item.
+/// Returns the opaque blocks of a recording, each as its provider and item.
 fn sealed(found: &Recording) -> Vec<(String, Value)> {
     let blocks = every(found).filter_map(AgentMessage::message);
     let blocks = blocks.flat_map(|message| message.content().to_vec());

@@ -1,5 +1,5 @@
-//! Random conversations with every kind of item go out of one store and into another as the same ones,
-//! nothing that belongs together is parted on the way, and what is of another form is refused.
+//! Random conversations with every kind of item are exported from one store and imported into another unchanged. Items
+//! that belong together stay together, and items of another form are rejected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 use crate::support::conversations::{KINDS, list, piece, request, reversed};
 use crate::support::histories::Random;
 
-/// What is stored of a session: for each message its loop and turn by their places, its role, and what
-/// it says.
+/// Returns the stored messages of a session, each with the positions of its loop and turn, its role and its content.
 fn stored(store: &SqliteStore) -> Vec<(usize, String, String, Value)> {
     let sql = "SELECT loop_id, turn, role, payload FROM v_messages ORDER BY loop_id, seq";
     let mut loops: HashMap<String, usize> = HashMap::new();
@@ -49,7 +48,7 @@ fn texts(store: &SqliteStore) -> String {
     texts.collect()
 }
 
-/// Items and blocks with state that only the provider can read.
+/// Collects items and blocks with state that only the provider can read.
 fn sealed(value: &Value, out: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -74,7 +73,7 @@ fn what_goes_out_and_in_again_is_the_same_conversation() {
             let first = Arc::new(SqliteStore::in_memory().unwrap());
             let database: Arc<dyn Database> = first.clone();
             let chat = Store::from(database).session("s").unwrap();
-            // Another order of keys than any map gives shows that the text itself is kept.
+            // The reversed keys are in an order that no map produces, so they show that the text itself is kept.
             let messages = provider::read_str(form, &reversed(&request)).unwrap();
             chat.append(messages).unwrap();
             let mut kept = Vec::new();
@@ -104,7 +103,7 @@ fn what_goes_out_and_in_again_is_the_same_conversation() {
     assert!(count >= 50, "{count}");
 }
 
-/// Checks that each call has what came of it behind it, and that nothing came of no call.
+/// Checks that each call is followed by its result, and each result has a call.
 fn are_paired(request: &Value) {
     let mut open: Vec<&str> = Vec::new();
     for item in list(request) {
@@ -142,7 +141,7 @@ fn no_compaction_parts_a_call_from_what_came_of_it() {
                 chat.append([Message::user(format!("do {turn} {}", "word ".repeat(80)))])
                     .unwrap();
             }
-            // As an agent does: the answer first, and what came of it when it is there.
+            // As an agent does: the answer first, and its results when they exist.
             let items = piece(random.below(KINDS), &format!("{seed}_{turn}"), &mut random);
             for item in items {
                 chat.append(provider::read(Form::OpenAiResponses, &item).unwrap())
@@ -181,14 +180,14 @@ fn a_program_goes_out_with_what_came_of_it_or_not_at_all() {
         )
     };
     let none = Vec::<String>::new();
-    // It is whole, or its result is still awaited.
+    // The call is complete, or its result is still awaited.
     for items in [
         vec![&asked, &program, &call, &result, &output, &said],
         vec![&asked, &program, &call, &result],
     ] {
         assert_eq!(written(&items), (json!(items), none.clone()));
     }
-    // The program was compacted, or is of a branch that was left.
+    // The program was compacted, or belongs to an abandoned branch.
     assert_eq!(
         written(&[&call, &result, &output, &said]),
         (
@@ -203,7 +202,7 @@ fn a_program_goes_out_with_what_came_of_it_or_not_at_all() {
             vec!["program".to_owned()]
         )
     );
-    // Others never see it.
+    // Other providers never see it.
     let read = provider::read(
         Form::OpenAiResponses,
         &json!([asked, program, output, said]),

@@ -1,5 +1,5 @@
-//! The types of the providers' own Python packages judge every request that is written, over recorded
-//! and made-up conversations; and what is written is what came in.
+//! The types in the providers' own Python packages validate every request that is written, over recorded and generated
+//! conversations, and a request that is read and written again is unchanged.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use crate::support::conversations::{self, list, piece, request};
 use crate::support::histories::Random;
 use crate::support::needs::{PROVIDER_TYPES, find};
 
-/// What is to be judged, a line each.
-struct Judged {
+/// The requests to validate, one per line.
+struct Requests {
     lines: tempfile::NamedTempFile,
     count: u64,
 }
 
-impl Judged {
+impl Requests {
     fn new() -> Self {
         let lines = tempfile::NamedTempFile::new().unwrap();
         Self { lines, count: 0 }
@@ -37,8 +37,8 @@ impl Judged {
         self.count += 1;
     }
 
-    /// Lets the interpreter judge them: none is refused, and none comes back as something else.
-    fn all_hold(mut self, python: &Path) {
+    /// Validates the requests with the interpreter: each is accepted and is returned unchanged.
+    fn validate(mut self, python: &Path) {
         self.lines.flush().unwrap();
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/provider_types.py");
@@ -64,17 +64,17 @@ fn exported(store: &dyn Database, id: &SessionId, form: Form) -> Value {
     serde_json::from_slice(&out).unwrap()
 }
 
-/// Adds what `export` and `context` write of every session of a store.
-fn add_sessions(judged: &mut Judged, store: &SqliteStore, sessions: &[SessionId]) {
+/// Adds the output of `export` and `context` for every session of a store.
+fn add_sessions(requests: &mut Requests, store: &SqliteStore, sessions: &[SessionId]) {
     for id in sessions {
         let context = build_context_from_session(store, id, &BuildOptions::default()).unwrap();
         for form in Form::ALL {
             let exported = exported(store, id, form);
-            judged.add(id.as_str(), form, "request", &exported);
+            requests.add(id.as_str(), form, "request", &exported);
             let built = ProviderRequest::new(form, &context.messages);
             let built = serde_json::to_value(built).unwrap();
             if built != exported {
-                judged.add(id.as_str(), form, "request", &built);
+                requests.add(id.as_str(), form, "request", &built);
             }
         }
     }
@@ -88,7 +88,7 @@ fn the_providers_types_take_what_is_written_of_every_transcript() {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")];
     let real = std::env::var_os("LOOPSTORE_REAL_TRANSCRIPTS").map(PathBuf::from);
     folders.extend(real);
-    let (mut judged, mut count) = (Judged::new(), 0);
+    let (mut requests, mut count) = (Requests::new(), 0);
     for folder in &folders {
         for format in std::fs::read_dir(folder).unwrap() {
             let path = format.unwrap().path();
@@ -97,15 +97,15 @@ fn the_providers_types_take_what_is_written_of_every_transcript() {
             }
             let store = SqliteStore::in_memory().unwrap();
             let options = ImportOptions::default();
-            // A folder may hold nothing but what other tests want to be refused.
+            // A folder may contain only files that other tests expect to be rejected.
             if let Ok(report) = import_paths(&store, &[path], &options, &mut |_| {}) {
                 count += report.sessions.len();
-                add_sessions(&mut judged, &store, &report.sessions);
+                add_sessions(&mut requests, &store, &report.sessions);
             }
         }
     }
     assert!(count >= 50, "{count}");
-    judged.all_hold(&python);
+    requests.validate(&python);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn the_providers_types_take_every_kind_of_item_and_dump_what_was_stored() {
     let Some(python) = find(&PROVIDER_TYPES) else {
         return;
     };
-    let mut judged = Judged::new();
+    let mut requests = Requests::new();
     let mut every = Vec::new();
     for kind in 0..conversations::KINDS {
         let mut input = vec![json!({"role": "user", "content": "Will it rain?"})];
@@ -127,7 +127,7 @@ fn the_providers_types_take_every_kind_of_item_and_dump_what_was_stored() {
     }
     for (nth, (form, request)) in every.iter().enumerate() {
         let name = format!("{form} {nth}");
-        judged.add(&name, *form, "request", request);
+        requests.add(&name, *form, "request", request);
         let database: Arc<dyn Database> = Arc::new(SqliteStore::in_memory().unwrap());
         let chat = Store::from(Arc::clone(&database)).session("s").unwrap();
         chat.append(provider::read(*form, request).unwrap())
@@ -137,18 +137,18 @@ fn the_providers_types_take_every_kind_of_item_and_dump_what_was_stored() {
             assert_eq!(exported, given, "{name}");
         }
         assert_eq!(&exported, request, "{name}");
-        // The system prompt is none of a context.
+        // The system prompt is not part of a context.
         let own = of_provider(&chat, *form).context().unwrap();
         let written = provider::write(*form, &own).unwrap();
         assert!(list(request).ends_with(list(&written)), "{name}");
-        judged.add(&name, *form, "request", &written);
+        requests.add(&name, *form, "request", &written);
         let context = chat.context().unwrap();
         for other in Form::ALL.into_iter().filter(|other| other != form) {
             let written = provider::write(other, &context).unwrap();
-            judged.add(&format!("{name} as {other}"), other, "request", &written);
+            requests.add(&format!("{name} as {other}"), other, "request", &written);
         }
     }
-    judged.all_hold(&python);
+    requests.validate(&python);
 }
 
 /// Returns the session as an agent of the form's provider sees it.
@@ -161,7 +161,7 @@ fn of_provider(chat: &SessionHandle, form: Form) -> SessionHandle {
     chat.clone().with_policy(policy)
 }
 
-/// Whole answers as the providers' interfaces give them.
+/// Returns whole answers as the providers' APIs return them.
 fn answers() -> Vec<(Form, Value)> {
     let completion = json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1_760_000_000,
         "model": "gpt-5", "choices": [{"index": 0, "finish_reason": "tool_calls", "logprobs": null,
@@ -182,7 +182,7 @@ fn answers() -> Vec<(Form, Value)> {
         json!({"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look",
             "arguments": "{\"z\":1}", "status": "completed"}),
     ];
-    // Those that the provider carries out alone, and sealed state.
+    // Calls that only the provider executes, and opaque state.
     for kind in [2, 3, 7, 9, 11, 12, 13, 14] {
         output.extend(piece(kind, &kind.to_string(), &mut Random::new(1)));
     }
@@ -215,9 +215,9 @@ fn answers() -> Vec<(Form, Value)> {
 
 #[test]
 fn an_answer_of_the_providers_types_goes_back_as_a_request_of_theirs() {
-    let mut judged = Judged::new();
+    let mut requests = Requests::new();
     for (form, answer) in answers() {
-        judged.add("answer", form, "answer", &answer);
+        requests.add("answer", form, "answer", &answer);
         let store = Store::in_memory().unwrap();
         let chat = of_provider(&store.session("s").unwrap(), form);
         if form != Form::Anthropic {
@@ -229,8 +229,8 @@ fn an_answer_of_the_providers_types_goes_back_as_a_request_of_theirs() {
         chat.append([loopstore::Message::tool_result("c1", "rain")])
             .unwrap();
         let written = provider::write(form, &chat.context().unwrap()).unwrap();
-        judged.add("request", form, "request", &written);
-        // Everything sealed and every item of a hosted tool is there as it came.
+        requests.add("request", form, "request", &written);
+        // All opaque state and every item of a hosted tool is unchanged.
         let text = written.to_string();
         let blocks = answer.get("output").or(answer.get("content"));
         for block in blocks.and_then(Value::as_array).into_iter().flatten() {
@@ -244,6 +244,6 @@ fn an_answer_of_the_providers_types_goes_back_as_a_request_of_theirs() {
         }
     }
     if let Some(python) = find(&PROVIDER_TYPES) {
-        judged.all_hold(&python);
+        requests.validate(&python);
     }
 }

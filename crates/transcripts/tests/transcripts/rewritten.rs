@@ -1,5 +1,5 @@
-//! Transcripts that were written anew: they begin with a provider's compaction, and what it stands for is
-//! held by an earlier import alone.
+//! Rewritten transcripts that begin with a provider's compaction: only an earlier import contains the messages that the
+//! compaction replaces.
 
 use std::path::{Path, PathBuf};
 
@@ -9,29 +9,29 @@ use serde_json::{Value, json};
 
 const CIPHER: &str = "gAAAAABkeepthis";
 
-fn asked(text: &str) -> Value {
+fn prompt(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-fn said(text: &str) -> Value {
+fn answer(text: &str) -> Value {
     json!({"role": "assistant", "content": text})
 }
 
-/// The conversation before, and what was asked after the compaction.
+/// Returns the conversation before the compaction, and the prompt after it.
 fn before() -> Vec<Value> {
     vec![
-        asked("Who mends the roof of house 7?"),
-        said("Ann mends it."),
-        asked("And the door?"),
-        said("Ben mends the door."),
+        prompt("Who mends the roof of house 7?"),
+        answer("Ann mends it."),
+        prompt("And the door?"),
+        answer("Ben mends the door."),
     ]
 }
 
 fn responses() -> Vec<Value> {
     vec![
         json!({"type": "compaction", "id": "cmp_1", "encrypted_content": CIPHER}),
-        asked("And the window?"),
-        said("Cem mends the window."),
+        prompt("And the window?"),
+        answer("Cem mends the window."),
     ]
 }
 
@@ -39,7 +39,7 @@ fn store() -> Store {
     Store::in_memory().unwrap()
 }
 
-/// Writes a transcript and imports it; returns the session that it became.
+/// Writes a transcript and imports it. Returns the id of the stored session.
 fn imported(store: &Store, file: &Path, text: &str) -> SessionId {
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(file, text).unwrap();
@@ -48,7 +48,7 @@ fn imported(store: &Store, file: &Path, text: &str) -> SessionId {
 
 fn came_in(store: &Store, file: &Path) -> SessionId {
     let files = [PathBuf::from(file)];
-    // Lines of items alone could be anybody's.
+    // Lines of items alone do not identify their format.
     let is_items = file.ends_with("chat.jsonl");
     let options = ImportOptions {
         format: is_items.then(|| "responses".into()),
@@ -61,7 +61,7 @@ fn came_in(store: &Store, file: &Path) -> SessionId {
     found[0].clone()
 }
 
-/// Writes items of Responses, one a line.
+/// Returns items of Responses as lines.
 fn lines(items: &[Value]) -> String {
     let line = |item: &Value| {
         let mut item = item.clone();
@@ -79,15 +79,18 @@ fn repaired(store: &Store, id: &SessionId) -> RepairReport {
 
 fn within(max_context_tokens: u64) -> CompactRequest {
     CompactRequest {
-        window: ContextConfig {
-            max_context_tokens,
-            ..ContextConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig {
+                max_context_tokens,
+                ..ContextConfig::default()
+            },
+            CompactionConfig::default(),
+        ),
         ..CompactRequest::default()
     }
 }
 
-/// Goes on until the window is full, and compacts.
+/// Appends until the window is full, and compacts.
 fn compacted_later(store: &Store, id: &SessionId) {
     let more = (0..60).flat_map(|n| {
         [
@@ -100,7 +103,7 @@ fn compacted_later(store: &Store, id: &SessionId) {
     assert!(later.run.is_some(), "{later:?}");
 }
 
-/// Returns what everybody, and the provider itself, is shown.
+/// Returns the context for other providers, and for the provider itself.
 fn shown(store: &Store, id: &SessionId) -> String {
     let ways = [
         None,
@@ -126,7 +129,7 @@ fn is_sound(store: &Store) {
     assert!(report.problems.is_empty(), "{report:?}");
 }
 
-/// Whether the context begins with the originals and goes on with what came after them.
+/// Checks that the context begins with the originals and continues with the later messages.
 fn holds_all(text: &str) {
     let at = |words: &str| {
         let found = text.find(words);
@@ -165,7 +168,7 @@ fn the_originals_of_a_file_that_was_written_anew_are_those_of_its_earlier_import
     }
     holds_all(&shown(&store, &second));
     is_sound(&store);
-    // It is done, and a later compaction keeps what it said.
+    // The repair is done, and a later compaction does not repeat it.
     assert_eq!(repaired(&store, &second).undone, [""; 0]);
     compacted_later(&store, &second);
     let text = shown(&store, &second);
@@ -183,8 +186,8 @@ fn long_originals_come_back_as_the_document_of_them() {
     let store = store();
     let mut long = before();
     for n in 0..80 {
-        long.push(asked(&format!("And room {n}?")));
-        long.push(said(&"It is looked after. ".repeat(40)));
+        long.push(prompt(&format!("And room {n}?")));
+        long.push(answer(&"It is looked after. ".repeat(40)));
     }
     imported(&store, &file, &lines(&long));
     let id = imported(&store, &file, &lines(&responses()));
@@ -212,8 +215,8 @@ fn what_the_answer_says_beside_its_compaction_stays() {
         json!({"role": "assistant", "content": [
             {"type": "compaction", "content": CIPHER},
             {"type": "text", "text": "I go on with the window."}]}),
-        asked("And the window?"),
-        said("Cem mends the window."),
+        prompt("And the window?"),
+        answer("Cem mends the window."),
     ];
     let second = imported(&store, &file, &messages(&anew));
     let report = repaired(&store, &second);

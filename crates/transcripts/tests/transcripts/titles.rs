@@ -1,4 +1,4 @@
-//! Titles and projects of sessions, as the transcript of each format tells them.
+//! The titles and projects of sessions in the transcripts of each format.
 
 use std::path::Path;
 
@@ -19,15 +19,15 @@ fn import(path: &Path, redacts: bool) -> SqliteStore {
     store
 }
 
-/// `source: title | project`, of each session of a transcript.
-fn told(name: &str, lines: &str) -> Vec<String> {
+/// Returns `source: title | project` of each session of a transcript.
+fn titles_in(name: &str, lines: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, lines).unwrap();
-    told_of(&import(&path, false))
+    titles_of(&import(&path, false))
 }
 
-fn told_of(store: &SqliteStore) -> Vec<String> {
+fn titles_of(store: &SqliteStore) -> Vec<String> {
     let rows = store.session_rows(&SessionFilter::default()).unwrap();
     let line = |row: &loopstore::extend::sqlite::Record| {
         let word = |column| row.text(column).unwrap_or_default();
@@ -47,7 +47,7 @@ const CLAUDE: &str = r#"{"type":"user","uuid":"u1","parentUuid":null,"sessionId"
 
 #[test]
 fn claude_code_names_sessions_in_three_ways() {
-    let titled = |more: &str| told("s.jsonl", &format!("{CLAUDE}{more}"));
+    let titled = |more: &str| titles_in("s.jsonl", &format!("{CLAUDE}{more}"));
     assert_eq!(titled(""), ["claude-code: Mend the build | /work/kite"]);
     let summary = "{\"type\":\"summary\",\"summary\":\"A summary\",\"leafUuid\":\"a1\"}\n";
     let made = "{\"type\":\"ai-title\",\"aiTitle\":\"A made title\",\"sessionId\":\"s\"}\n";
@@ -60,7 +60,7 @@ fn claude_code_names_sessions_in_three_ways() {
         (format!("{made}{summary}"), "A made title"),
         (format!("{given}{made}{summary}"), "My title"),
         (format!("{given}{again}{made}"), "Another"),
-        // What is no text is none.
+        // A value that is not a text is no title.
         (
             "{\"type\":\"custom-title\",\"customTitle\":7}\n".into(),
             "Mend the build",
@@ -82,12 +82,12 @@ fn codex_names_threads_and_says_where_it_runs() {
 {"timestamp":"2026-01-01T00:00:02Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Done."}]}}
 "#;
     assert_eq!(
-        told("rollout.jsonl", lines),
+        titles_in("rollout.jsonl", lines),
         ["codex: Mend the build | /work/kite"]
     );
     let named = r#"{"timestamp":"2026-01-01T00:00:03Z","type":"event_msg","payload":{"type":"thread_name_updated","thread_id":"t","thread_name":"The build"}}"#;
     assert_eq!(
-        told("rollout.jsonl", &format!("{lines}{named}\n")),
+        titles_in("rollout.jsonl", &format!("{lines}{named}\n")),
         ["codex: The build | /work/kite"]
     );
 }
@@ -99,31 +99,31 @@ fn copilot_says_where_it_began_and_what_it_is_called() {
 {"type":"assistant.message","data":{"messageId":"m","content":"Done."},"id":"e3","timestamp":"2026-01-01T00:00:02Z","parentId":"e2"}
 "#;
     assert_eq!(
-        told("events.jsonl", lines),
+        titles_in("events.jsonl", lines),
         ["copilot-cli: Mend the build | /work/kite"]
     );
     let named = r#"{"type":"session.title_changed","data":{"title":"The build"},"id":"e4","timestamp":"2026-01-01T00:00:03Z","parentId":"e3"}"#;
     assert_eq!(
-        told("events.jsonl", &format!("{lines}{named}\n")),
+        titles_in("events.jsonl", &format!("{lines}{named}\n")),
         ["copilot-cli: The build | /work/kite"]
     );
 }
 
 #[test]
 fn gemini_has_a_summary_and_folders_or_the_digest_of_one() {
-    let told = |head: &str| {
+    let titles_in = |head: &str| {
         let text = format!(
             r#"{{"sessionId":"s","startTime":"2026-01-01T00:00:00Z","projectHash":"7e89",{head}"messages":[
             {{"id":"1","timestamp":"2026-01-01T00:00:00Z","type":"user","content":"Mend the build"}},
             {{"id":"2","timestamp":"2026-01-01T00:00:01Z","type":"gemini","content":"Done."}}]}}"#
         );
-        told("session.json", &text)
+        titles_in("session.json", &text)
     };
-    assert_eq!(told(""), ["gemini-cli: Mend the build | 7e89"]);
+    assert_eq!(titles_in(""), ["gemini-cli: Mend the build | 7e89"]);
     let folders = r#""summary":"The build","directories":["/work/kite","/work/lark"],"#;
-    assert_eq!(told(folders), ["gemini-cli: The build | /work/kite"]);
+    assert_eq!(titles_in(folders), ["gemini-cli: The build | /work/kite"]);
     let odd = r#""summary":{"a":1},"directories":"x","#;
-    assert_eq!(told(odd), ["gemini-cli: Mend the build | 7e89"]);
+    assert_eq!(titles_in(odd), ["gemini-cli: Mend the build | 7e89"]);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn opencode_and_pi_say_where_they_run() {
             r#"{{"info":{{"id":"ses_1",{info}"projectID":"4f2a","time":{{"created":1,"updated":2}}}},"messages":[
             {{"info":{{"id":"msg_1","sessionID":"ses_1","role":"user","time":{{"created":1}}}},"parts":[{{"id":"prt_1","type":"text","text":"Mend the build"}}]}}]}}"#
         );
-        told("export.json", &text)
+        titles_in("export.json", &text)
     };
     assert_eq!(
         opencode(r#""directory":"/work/kite","#),
@@ -147,7 +147,10 @@ fn opencode_and_pi_say_where_they_run() {
     let pi = r#"{"type":"session","version":3,"id":"p","timestamp":"2026-01-01T00:00:00Z","cwd":"/work/kite"}
 {"type":"message","id":"1","parentId":null,"timestamp":"2026-01-01T00:00:01Z","message":{"role":"user","content":"Mend the build"}}
 "#;
-    assert_eq!(told("pi.jsonl", pi), ["pi: Mend the build | /work/kite"]);
+    assert_eq!(
+        titles_in("pi.jsonl", pi),
+        ["pi: Mend the build | /work/kite"]
+    );
 }
 
 #[test]
@@ -160,7 +163,7 @@ fn a_session_keeps_the_folder_that_it_began_in() {
     let options = ImportOptions::default();
     import_paths(&store, &[path], &options, &mut |_| {}).unwrap();
     assert_eq!(
-        told_of(&store),
+        titles_of(&store),
         ["claude-code: Mend the build | /work/kite"]
     );
 }
@@ -171,10 +174,10 @@ fn a_secret_in_the_name_of_a_folder_is_redacted_first() {
     let path = folder.path().join("s.jsonl");
     let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyzAB";
     std::fs::write(&path, CLAUDE.replace("kite", secret)).unwrap();
-    let told = told_of(&import(&path, true)).join("\n");
+    let titles_in = titles_of(&import(&path, true)).join("\n");
     assert!(
-        told.contains("/work/[REDACTED:") && !told.contains("ghp_0123"),
-        "{told}"
+        titles_in.contains("/work/[REDACTED:") && !titles_in.contains("ghp_0123"),
+        "{titles_in}"
     );
 }
 
@@ -202,7 +205,7 @@ fn what_a_sub_agent_of_a_redacted_session_says_is_redacted_too() {
     let path = folder.path().join("s.jsonl");
     std::fs::write(&path, &begun).unwrap();
     let store = import(&path, true);
-    // What comes in later says nothing of redaction.
+    // A later import does not ask for redaction.
     std::fs::write(&path, begun + &rest).unwrap();
     import_paths(&store, &[path], &ImportOptions::default(), &mut |_| {}).unwrap();
     let sql = "SELECT count(DISTINCT session_id) AS sessions, count(*) FILTER (WHERE payload LIKE '%ghp_%') AS told,
@@ -265,11 +268,11 @@ fn title_and_project_come_back_from_an_export() {
         let mut file = std::fs::File::create(&out).unwrap();
         export(&store, &id, None, form, &mut file).unwrap();
         let expected = format!("{source}: My title | /work/kite");
-        assert_eq!(told_of(&import(&out, false)), [expected]);
+        assert_eq!(titles_of(&import(&out, false)), [expected]);
     }
 }
 
-/// What the views show of real sessions is what the library makes of their messages.
+/// For recorded sessions, the views show the same as the library derives from the messages.
 #[test]
 fn views_and_library_agree_on_real_transcripts() {
     let Some(folder) = real_transcripts() else {

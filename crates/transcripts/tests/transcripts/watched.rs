@@ -1,4 +1,4 @@
-//! Folders that are watched: what comes in, and what is said of files that are not read.
+//! Watched folders: new content is imported, and files that are not read are reported.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ fn a_file_that_is_not_read_is_named_once_with_the_reason_of_an_import() {
     let added: u64 = reports.iter().map(|report| report.added_messages).sum();
     assert_eq!(added, 1);
     assert!(look(&mut watch, &store).is_empty());
-    // It grows, and is named no more; what it becomes comes in.
+    // The file grows, and is not reported again; once it is a transcript, it is imported.
     write(
         path,
         "other.json",

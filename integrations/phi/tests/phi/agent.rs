@@ -58,7 +58,7 @@ impl AgentTool for Look {
     }
 }
 
-/// Two calls at once, a call that fails, and an answer, for each prompt.
+/// Returns the answers to each prompt: two calls at once, a call that fails, and a text.
 fn script(prompts: usize) -> Vec<MockResponse> {
     let call = |path: String| MockToolCall {
         name: "look".into(),
@@ -82,7 +82,7 @@ fn agent(prompts: usize) -> BasicAgent {
         .without_context_management()
 }
 
-/// Prompts the agent and returns what it told.
+/// Prompts the agent and returns its events.
 async fn prompt(agent: &mut BasicAgent, text: &str) -> Vec<phi_core::AgentEvent> {
     let (sender, mut events) = unbounded_channel();
     agent.prompt_with_sender(text, sender).await;
@@ -99,11 +99,14 @@ async fn context(store: &AsyncStore) -> Context {
 
 async fn compact(store: &AsyncStore) -> CompactReport {
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: KeepRecent::Turns(1),
-            ..CompactionConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: KeepRecent::Turns(1),
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
@@ -111,7 +114,7 @@ async fn compact(store: &AsyncStore) -> CompactReport {
     chat.compact(&request).await.unwrap()
 }
 
-/// The agent's events, in its log and as it told them.
+/// Compares the agent's events with those in its log.
 async fn check_log(log: &PhiEventLog, told: &[phi_core::AgentEvent]) {
     log.flush("s").await.unwrap();
     let logged = log.read_since("s", 0).await.unwrap();
@@ -140,7 +143,7 @@ impl Stage {
         }
     }
 
-    /// Prompts the agent, records what it tells, and compares what it holds with what is stored.
+    /// Prompts the agent, records its events, and compares its messages with the stored ones.
     async fn prompt(&mut self, agent: &mut BasicAgent, text: &str) {
         let told = prompt(agent, text).await;
         for event in &told {
@@ -149,7 +152,7 @@ impl Stage {
         self.told.extend(told);
         let found = context(&self.store).await;
         assert_eq!(all_plain(&found.messages), all_plain(agent.messages()));
-        // The mock numbers its calls anew each turn.
+        // The mock numbers its calls from 1 in each turn.
         let kinds = found.faults.iter().map(|fault| fault.kind);
         assert!(
             kinds
@@ -235,7 +238,7 @@ fn recorded_sessions_are_saved_and_loaded_without_loss() {
             told.into_iter().for_each(|event| recorder.on_event(event));
             let session = recorder.get_session("s").unwrap().clone();
             sessions.save(&session).await.unwrap();
-            // Again, as a host does that saves after each event.
+            // A host that saves after each event saves again.
             sessions.save(&session).await.unwrap();
             let loaded = sessions.load("s").await.unwrap();
             assert_eq!(json(&loaded), json(&session), "after prompt {n}");
@@ -269,7 +272,7 @@ fn a_session_recorded_from_events_loads_but_is_not_saved_over() {
             all_plain(&all.collect::<Vec<_>>()),
             all_plain(agent.messages())
         );
-        // Two rounds of calls and an answer.
+        // The turn has two rounds of calls and an answer.
         assert_eq!(session.loops[0].turns.len(), 3);
         assert!(session.loops[0].turns[0].has_tool_calls());
         let refused = sessions.save(&session).await.unwrap_err();

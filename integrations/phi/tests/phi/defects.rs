@@ -1,5 +1,5 @@
-//! Where phi-core's contexts depart from loopstore's: a fixed list, and how each is recognised from
-//! what phi-core has. What none of them explains is a fault of ours.
+//! The known differences between phi-core's contexts and loopstore's: a fixed list, and how each is recognised
+//! from phi-core's records. A difference that none of them explains is a fault of loopstore.
 
 use std::collections::HashSet;
 
@@ -16,25 +16,25 @@ pub const WIDE: usize = 1 << 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Defect {
-    /// Turns that came after a block was made are in no context.
+    /// Turns after a block are in no context.
     TailHidden,
-    /// A block from when a loop was the current one stays on it: the turns that it kept are gone.
+    /// A block from the time when its loop was the current one stays: the turns that it kept are not shown.
     AgedBlock,
-    /// The first and the last turns of a block overlap: they are in the context twice.
+    /// The first and the last turns of a block overlap, so that the context has them twice.
     TurnsTwice,
-    /// With `keep_first_turns` of 0 the first turn is kept all the same, beside its summary.
+    /// With `keep_first_turns` of 0 the first turn is kept, next to its summary.
     FirstOfNone,
     /// A call and its result are treated differently.
     PairParted,
-    /// A summary is as long as what it replaces.
+    /// A summary is as long as the turns that it replaces.
     SummaryTooLong,
     /// The whole context did not become smaller.
     NoGain,
-    /// A turn in flight is compacted.
+    /// An open turn is compacted.
     InFlight,
-    /// An extension is a turn of its own, parts the turn that it stands in, and is in the context.
+    /// An extension is a turn of its own, splits the turn that contains it, and is in the context.
     ExtensionIsTurn,
-    /// A branch from the middle of a loop sees all of that loop.
+    /// A branch from the middle of a loop shows all of that loop.
     WholeParent,
 }
 
@@ -53,13 +53,13 @@ pub const ALL: [Defect; 10] = [
     WholeParent,
 ];
 
-/// What phi-core sees from the leaf.
+/// The loops that phi-core shows from the leaf.
 struct Seen<'a> {
     world: &'a World,
     config: &'a CompactionConfig,
     /// The loops of the chain, root first.
     chain: Vec<&'a LoopRecord>,
-    /// Those of them in scope.
+    /// The loops of the chain that are in scope.
     scope: Vec<&'a LoopRecord>,
 }
 
@@ -69,8 +69,8 @@ pub fn recognised(world: &World, config: &CompactionConfig) -> Vec<Defect> {
     ALL.into_iter().filter(|one| seen.shows(*one)).collect()
 }
 
-/// Returns what phi-core would show if it showed whole blocks and what came after them, where that is
-/// all that is wrong: then it is exactly what loopstore shows.
+/// Returns the context that phi-core would show with whole blocks and the turns after them, if nothing else
+/// differs: it then equals the context of loopstore.
 pub fn repaired(
     world: &World,
     config: &CompactionConfig,
@@ -78,14 +78,14 @@ pub fn repaired(
 ) -> Option<Vec<AgentMessage>> {
     let seen = Seen::new(world, config);
     let blocks = |record: &LoopRecord| record.compaction_block.is_some();
-    // A later compaction would have made an aged block anew in loopstore.
+    // loopstore would have replaced an aged block at a later compaction.
     let only_one_aged = seen.earlier().filter(|record| blocks(record)).count() == 1
         && seen
             .earlier()
             .last()
             .is_some_and(|record| seen.is_sound(record))
         && !blocks(world.leaf());
-    // A turn that was in flight when the block was made may be complete by now.
+    // A turn that was open when the block was made may be complete by now.
     let answered = !world.traits.late_results && !world.traits.unanswered;
     let is_all = answered
         && match defects {
@@ -97,7 +97,7 @@ pub fn repaired(
     is_all.then(|| shown.collect())
 }
 
-/// Returns all that a block shows, and what came after it.
+/// Returns all messages that a block shows, and those after it.
 fn whole_block(record: &LoopRecord) -> Vec<AgentMessage> {
     let Some(block) = &record.compaction_block else {
         return record.messages.clone();
@@ -154,7 +154,7 @@ impl<'a> Seen<'a> {
             .collect();
         let earlier = match config.compaction_scope {
             CompactionScope::FixedCount(count) => count,
-            // The window is wide.
+            // The window holds every loop.
             CompactionScope::TokenBudget => chain.len(),
         };
         let scope = chain[chain.len().saturating_sub(earlier + 1)..].to_vec();
@@ -207,7 +207,7 @@ impl<'a> Seen<'a> {
         self.scope[..self.scope.len() - 1].iter()
     }
 
-    /// Whether a loop has a block that loopstore would have made, too.
+    /// Returns true if the loop has a block that loopstore would have made, too.
     fn is_sound(&self, record: &LoopRecord) -> bool {
         let (first, whole) = (self.config.keep_first_turns, whole_block(record));
         let overlaps = record.compaction_block.as_ref().is_some_and(overlaps);
@@ -226,7 +226,7 @@ impl<'a> Seen<'a> {
         total_tokens(&context) >= raw
     }
 
-    /// Names the loop and the section in which each turn of a loop stands.
+    /// Returns the loop and the section of a turn.
     fn section(&self, record: &LoopRecord, turn: u32) -> (String, u32) {
         let within = |range: &TurnRange| (range.start_turn..=range.end_turn).contains(&turn);
         let section = record.compaction_block.as_ref().map_or(0, |block| {
@@ -263,7 +263,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Whether the first turns of a block are among its last ones.
+/// Returns true if the first turns of a block are among its last ones.
 fn overlaps(block: &CompactionBlock) -> bool {
     let first = block.keep_first.as_ref().map(|range| range.end_turn);
     let recent = block.keep_recent.as_ref().map(|s| s.range.start_turn);
@@ -276,7 +276,7 @@ fn hides_tail(record: &LoopRecord) -> bool {
     record.compaction_block.is_some() && covered(record) < turns(record)
 }
 
-/// Returns how many turns a loop's block covers; one without sections was made of no turns.
+/// Returns the number of turns that a loop's block covers; a block without sections covers none.
 fn covered(record: &LoopRecord) -> u32 {
     let Some(block) = &record.compaction_block else {
         return 0;
@@ -293,7 +293,7 @@ fn is_too_long(record: &LoopRecord, section: &CompactedSection) -> bool {
     total_tokens(&section.messages) >= total_tokens(originals(record, &section.range))
 }
 
-/// Whether the last turn waits for its answer or for a result.
+/// Returns true if the last turn waits for its answer or for a result.
 fn in_flight(record: &LoopRecord) -> bool {
     let Some(last) = turns(record).checked_sub(1) else {
         return false;

@@ -1,5 +1,5 @@
-//! Random sessions in phi-core and in loopstore, side by side: after each step the contexts are
-//! equal, or a known defect of phi-core explains why not.
+//! Random sessions in phi-core and in loopstore: after each step the contexts are equal, or a known defect of
+//! phi-core explains the difference.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,12 +17,12 @@ use super::stage::*;
 use super::world::{World, loop_name};
 use crate::support::amount::amount;
 
-/// How often contexts were equal, and how often each defect explained a difference.
+/// The number of equal contexts, and of differences by defect.
 #[derive(Debug, Default)]
 struct Tally {
     equal: u64,
     equal_after_compaction: u64,
-    /// Differences that were undone exactly.
+    /// The number of differences that `repaired` removed exactly.
     repaired: u64,
     explained: BTreeMap<Defect, u64>,
 }
@@ -38,7 +38,7 @@ impl Tally {
     }
 }
 
-/// The same session in both worlds.
+/// The same session in phi-core and in loopstore.
 struct Twin<'a> {
     world: World,
     store: &'a SqliteStore,
@@ -117,11 +117,13 @@ impl<'a> Twin<'a> {
         let session = &mut self.world.session;
         theirs::compact_session_loops(session, &leaf, &strategy, &config, WIDE, None).await;
         let request = CompactRequest {
-            config: own_config(&config),
-            window: ContextConfig {
-                max_context_tokens: WIDE as u64,
-                ..ContextConfig::default()
-            },
+            policy: Policy::of(
+                ContextConfig {
+                    max_context_tokens: WIDE as u64,
+                    ..ContextConfig::default()
+                },
+                own_config(&config),
+            ),
             trigger: CompactTrigger::Force,
             ..CompactRequest::default()
         };
@@ -134,8 +136,8 @@ impl<'a> Twin<'a> {
         assert!(fine.contains(&report.outcome), "{report:?}");
     }
 
-    /// Whether a run is active that says how wide the recent window is: by default it reaches back
-    /// into the chain, which phi-core does not know.
+    /// Returns true if an active run states the width of its recent window: by default the window extends into
+    /// the chain, which phi-core does not support.
     fn has_its_options(&self) -> bool {
         store::read(self.store, |read| {
             let key = read.session(&self.id)?.unwrap().key;
@@ -242,7 +244,7 @@ fn contexts_are_equal_or_a_known_defect_explains_why_not() {
     if sessions < 1500 {
         return;
     }
-    // So many meet every defect that is listed.
+    // This many sessions have every defect of the list.
     let shown: Vec<&Defect> = tally.explained.keys().collect();
     assert_eq!(shown, ALL.iter().collect::<Vec<_>>(), "all of them");
 }

@@ -1,4 +1,4 @@
-//! The log of events: ordinals, flushes, restarts, a database that cannot be written.
+//! The log of events: ordinals, flushes, restarts, and a database that cannot be written.
 
 use loopstore::*;
 use loopstore_phi::{PhiEventLog, PhiSessionStore};

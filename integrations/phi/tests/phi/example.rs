@@ -1,4 +1,4 @@
-//! The example.
+//! Runs the example.
 
 #[path = "../../examples/from_phi_core.rs"]
 mod from_phi_core;

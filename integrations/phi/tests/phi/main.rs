@@ -1,4 +1,4 @@
-//! The adapters for phi-core, against the crate itself.
+//! The adapters for phi-core, tested with phi-core itself.
 
 mod agent;
 mod defects;

@@ -15,7 +15,7 @@ use super::defects::WIDE;
 use super::stage::*;
 use super::world::World;
 
-/// A random session, ended, with blocks that phi-core made.
+/// Returns a random session, ended, with blocks of phi-core.
 async fn grown(seed: u64) -> phi_core::Session {
     let mut world = World::new(seed);
     let config = world.config();
@@ -141,7 +141,7 @@ fn what_is_not_there_is_not_found() {
     });
 }
 
-/// What loopstore does not need and phi-core insists on is filled in.
+/// Fields that phi-core requires and loopstore does not are filled in.
 #[test]
 fn a_session_of_another_origin_loads_too() {
     let store = SqliteStore::in_memory().unwrap();

@@ -1,4 +1,4 @@
-//! A runtime, stores, and JSON without what differs by nature.
+//! A runtime, stores, and JSON without fields that always differ.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A strategy of phi-core in loopstore, and one of loopstore in phi-core.
+//! A strategy of phi-core in loopstore, and a strategy of loopstore in phi-core.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::defects::WIDE;
 use super::stage::*;
 use super::world::World;
 
-/// A session of one loop with this many turns.
+/// Returns a session of one loop with this many turns.
 fn session(seed: u64, turns: usize) -> World {
     let mut world = World::new(seed);
     for _ in 0..turns {
@@ -34,13 +34,16 @@ async fn compacted(
     let sessions = PhiSessionStore::new(store.clone());
     sessions.save(&world.session).await.unwrap();
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(3),
-            max_summary_tokens: 200,
-            block_strategy: Some(strategy),
-            ..CompactionConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: KeepRecent::Turns(3),
+                max_summary_tokens: 200,
+                block_strategy: Some(strategy),
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
@@ -68,7 +71,7 @@ fn phi_cores_default_makes_the_same_text_as_ours() {
     });
 }
 
-/// Summarises with one message, after some time.
+/// A strategy that summarises with one message after a delay.
 struct Late;
 
 #[async_trait]
@@ -119,17 +122,20 @@ fn a_strategy_that_waits_is_waited_for_also_within_a_runtime() {
         let sessions = PhiSessionStore::new(store.clone());
         sessions.save(&world.session).await.unwrap();
         let request = CompactRequest {
-            config: CompactionConfig {
-                max_summary_tokens: 200,
-                keep_recent: KeepRecent::Turns(3),
-                block_strategy: Some(Arc::new(FromPhi::new("late", Arc::new(Late)))),
-                ..CompactionConfig::default()
-            },
+            policy: Policy::of(
+                ContextConfig::default(),
+                CompactionConfig {
+                    max_summary_tokens: 200,
+                    keep_recent: KeepRecent::Turns(3),
+                    block_strategy: Some(Arc::new(FromPhi::new("late", Arc::new(Late)))),
+                    ..CompactionConfig::default()
+                },
+            ),
             trigger: CompactTrigger::Force,
             ..CompactRequest::default()
         };
         let id = SessionId::new("s").unwrap();
-        // On the runtime's own thread, where a second runtime could not wait.
+        // This is a thread of the runtime, which cannot wait for a second runtime.
         let report = compact_session_loops(store.blocking().database(), &id, &request).unwrap();
         assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
         let coverage = &report.blocks[0].coverage;
@@ -151,12 +157,15 @@ fn a_strategy_that_panics_fails_its_run_and_nothing_else() {
             .await
             .unwrap();
         let request = CompactRequest {
-            config: CompactionConfig {
-                max_summary_tokens: 7,
-                keep_recent: KeepRecent::Turns(3),
-                block_strategy: Some(Arc::new(FromPhi::new("late", Arc::new(Late)))),
-                ..CompactionConfig::default()
-            },
+            policy: Policy::of(
+                ContextConfig::default(),
+                CompactionConfig {
+                    max_summary_tokens: 7,
+                    keep_recent: KeepRecent::Turns(3),
+                    block_strategy: Some(Arc::new(FromPhi::new("late", Arc::new(Late)))),
+                    ..CompactionConfig::default()
+                },
+            ),
             trigger: CompactTrigger::Force,
             ..CompactRequest::default()
         };
@@ -239,7 +248,7 @@ fn an_earlier_loop_is_summarised_whole_and_a_short_one_kept() {
     });
 }
 
-/// Fails on everything.
+/// A strategy that always fails.
 struct Failing;
 
 impl BlockCompactionStrategy for Failing {

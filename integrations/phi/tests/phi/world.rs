@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::histories::Random;
 
-/// What a session may hold; a session has few of these, so that many are plain.
+/// The features of a session; each session has few of them, so that many sessions are plain.
 pub struct Traits {
     pub late_results: bool,
     pub unanswered: bool,
@@ -41,7 +41,7 @@ impl World {
             late_results: random.one_in(6),
             unanswered: random.one_in(8),
             extensions,
-            // Turns are counted differently then, and a cut is the number of a turn.
+            // With extensions phi-core counts turns differently, and a cut is the number of a turn.
             forks: !extensions && random.one_in(6),
         };
         let session = json!({
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Tells which loops there are, for a failure.
+    /// Lists the loops, for the message of a failure.
     pub fn outline(&self) -> Vec<String> {
         let told = |record: &LoopRecord| {
             let turns = TurnMap::from_messages(&record.messages).turn_count();

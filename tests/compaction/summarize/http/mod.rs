@@ -1,4 +1,4 @@
-//! Summarisers over HTTP, against a server that behaves and one that does not.
+//! Summarisers over HTTP, with a correct server and with faulty ones.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -210,7 +210,7 @@ fn a_server_that_stays_busy_falls_back_in_the_end() {
         "{reason}"
     );
     assert_eq!(requests, 3);
-    // It asks for more patience than there is.
+    // The server asks for a longer delay than the time limit.
     let (reason, requests) = falls_back(refuses(429, "retry-after: 3600\r\n"));
     assert!(
         reason.starts_with("the summariser answered 429"),
@@ -286,7 +286,7 @@ fn a_cancelled_request_ends_at_once() {
         hang::until("the server is asked", || !asked.requests().is_empty());
         other.cancel();
     });
-    // It would wait for the half of a day.
+    // The requested delay is half a day.
     let day = Duration::from_secs(86_400);
     let mut options = options(&server.url);
     options.retry.longest_wait = day;
@@ -328,7 +328,7 @@ fn others_write_while_the_server_thinks() {
     let server = HttpServer::start(vec![ServedResponse::Waits(gate, openai(ANSWER))]);
     let stage = Stage::new(10);
     let (path, loop_key, asked) = (stage.path.clone(), stage.loop_key, server.clone());
-    // The server answers once the others have written.
+    // The server answers after the others have written.
     let writer = std::thread::spawn(move || {
         hang::until("the server is asked", || !asked.requests().is_empty());
         turns_in(&open(&path), loop_key, 1);

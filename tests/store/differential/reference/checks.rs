@@ -1,5 +1,5 @@
-//! What must hold of any block and any context, whoever made it. These checks share no code with
-//! the plan and the build, so that they may be asked of the model and of the store alike.
+//! Invariants of any block and any context, whatever produced them. These checks share no code with the plan and the
+//! build, so that they can be applied to the model and to the store alike.
 
 use super::build::{build_with, first_in_context};
 use super::forces::{in_force, options, seen};

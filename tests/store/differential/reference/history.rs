@@ -1,10 +1,10 @@
-//! How a history comes to be: messages, loops, appends. Compactions are in `run`.
+//! Building a history: messages, loops, appends. Compactions are in `run`.
 
 use super::turns;
 use super::types::*;
 
 impl RefMessage {
-    /// Returns an empty message; the tick is given when it is appended.
+    /// Returns an empty message; its tick is set when it is appended.
     pub fn new(kind: RefKind, turn_index: Option<u32>, id: u64) -> Self {
         Self {
             kind,
@@ -57,7 +57,7 @@ impl RefSession {
         self.push_loop(id, parent, last)
     }
 
-    /// Starts a running loop after `turn` of its parent, which must be there.
+    /// Starts a running loop after `turn` of its parent, which must exist.
     pub fn fork(&mut self, id: &str, parent: usize, turn: u32) -> usize {
         assert!((turn as usize) < turns::groups(&self.loops[parent]).len());
         self.push_loop(id, Some(parent), Some(turn))
@@ -76,7 +76,7 @@ impl RefSession {
         self.loops.len() - 1
     }
 
-    /// Appends messages under one tick; an empty append is none.
+    /// Appends messages under one tick; an empty append has no effect.
     pub fn append(&mut self, loop_ix: usize, messages: Vec<RefMessage>) {
         if messages.is_empty() {
             return;

@@ -1,9 +1,8 @@
-//! The reference model: DESIGN sections 1 to 5 told a second time, slowly and obviously.
+//! The reference model: a second, slow and obvious implementation of DESIGN sections 1 to 5.
 //!
-//! Everything is plain owned data and every answer is derived anew from the whole history, so
-//! that a property test can ask the store and the model the same question. Nothing here may
-//! import the crate. A moment of the past is a session too: `forces::at` gives it, and every
-//! other function then reads that.
+//! Everything is plain owned data and every answer is derived from the whole history, so that a property test can
+//! compare the store with the model. Nothing here may import the crate. The state at an earlier tick is a session too:
+//! `forces::at` returns it, and every other function then reads that.
 //!
 //! A rollup on the leaf itself, as imports leave them, is not modelled.
 #![allow(dead_code)]

@@ -1,11 +1,11 @@
-//! Attempts and flips: the trigger, the gain, and what becomes live.
+//! Attempts and flips: the trigger, the gain, and the blocks that become live.
 
 use super::build::tokens_with;
 use super::forces::{counts, last_flip, live, live_runs, options, originals, point};
 use super::plan::plan;
 use super::types::*;
 
-/// What an attempt came to.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefAttempt {
     pub outcome: RefOutcome,
@@ -13,8 +13,7 @@ pub struct RefAttempt {
     pub tokens_before: u64,
     /// With the planned blocks, live or not.
     pub tokens_after: u64,
-    /// The result would be over the target, so that the budget rules, which are not modelled, would
-    /// step in.
+    /// The result would be over the target, so that the budget rules, which are not modelled, would apply.
     pub over_target: bool,
 }
 
@@ -26,7 +25,7 @@ pub fn should_compact(config: &RefConfig, current: u64) -> bool {
     headroom < config.compact_budget_threshold_pct
 }
 
-/// Returns what a compaction of a leaf would come to, without doing it.
+/// Returns the result of a compaction of a leaf without committing it.
 pub fn attempt(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> RefAttempt {
     let plan = plan(s, leaf, config, force);
     let ground = originals(s);
@@ -112,7 +111,7 @@ pub fn compact(s: &mut RefSession, leaf: usize, config: &RefConfig, force: bool)
     attempt
 }
 
-/// Undoes "the last run that is live from the loop", or the one named if it is live; returns it.
+/// Undoes "the last run that is live from the loop", or the named run if it is live. Returns the run.
 pub fn undo(s: &mut RefSession, leaf: usize, named: Option<usize>) -> Option<usize> {
     let live = live_runs(s, leaf);
     let run = match named {
@@ -122,8 +121,8 @@ pub fn undo(s: &mut RefSession, leaf: usize, named: Option<usize>) -> Option<usi
     Some(flip(s, leaf, run, FlipKind::Undo))
 }
 
-/// Redoes the run of "the newest undo that counts, unless a run was committed after it", or the
-/// one named if it stands undone; returns it.
+/// Redoes the run of "the newest undo that counts, unless a run was committed after it", or the named run if it is
+/// undone. Returns the run.
 pub fn redo(s: &mut RefSession, leaf: usize, named: Option<usize>) -> Option<usize> {
     let undone = undone_runs(s, leaf);
     let run = match named {

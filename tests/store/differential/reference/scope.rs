@@ -1,4 +1,4 @@
-//! `resolve_scope`: which earlier loops a compaction or a build takes in.
+//! `resolve_scope`: the earlier loops that a compaction or a build includes.
 
 use super::build::loop_context;
 use super::layout::{base, reached};

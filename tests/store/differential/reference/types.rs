@@ -1,6 +1,6 @@
 //! The plain data of the model: messages, loops, runs, blocks, configuration.
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefKind {
     User,
@@ -13,7 +13,7 @@ pub enum RefKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefMessage {
     pub kind: RefKind,
-    /// What the source called the turn; `None` makes the message a group of its own.
+    /// The turn index of the source; `None` makes the message a group of its own.
     pub turn_index: Option<u32>,
     pub texts: Vec<String>,
     /// `(id, name, arguments as compact JSON)`.
@@ -23,11 +23,11 @@ pub struct RefMessage {
     pub tool_name: String,
     /// `(thinking, signature)`.
     pub thinking: Vec<(String, Option<String>)>,
-    /// Chosen by the test, unique among originals; 0 on a replacement that no original stands behind.
+    /// Chosen by the test, unique among originals; 0 on a replacement without an original.
     pub id: u64,
-    /// The tick of the append that brought it.
+    /// The tick of its append.
     pub tick: u64,
-    /// A harness says it, nobody else.
+    /// True if the harness is the author.
     pub from_harness: bool,
 }
 
@@ -43,13 +43,13 @@ pub struct RefLoop {
     pub created_tick: u64,
 }
 
-/// One agent's history. Loops and runs stand in the order in which they were made.
+/// One agent's history, with loops and runs in the order in which they were made.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RefSession {
     pub loops: Vec<RefLoop>,
     pub runs: Vec<RefRun>,
     pub pins: Vec<RefPin>,
-    /// The last tick given out.
+    /// The last tick that was used.
     pub tick: u64,
 }
 
@@ -61,7 +61,7 @@ pub enum RefOutcome {
     NotNeeded,
 }
 
-/// Whether a flip hides a run or brings it back.
+/// The kind of a flip: it hides a run, or brings the run back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlipKind {
     Undo,
@@ -104,16 +104,16 @@ pub struct RefRun {
     pub tick: u64,
     pub outcome: RefOutcome,
     pub flips: Vec<RefFlip>,
-    /// What became live; empty unless committed.
+    /// The blocks that became live; empty unless committed.
     pub blocks: Vec<RefBlock>,
     pub config: RefConfig,
-    /// What was tried, to recognise the same attempt.
+    /// The plan of the attempt, to recognise the same attempt.
     pub plan: RefPlan,
     pub tokens_before: u64,
     pub tokens_after: u64,
 }
 
-/// Why a block stands on its loop.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     Current,
@@ -124,7 +124,7 @@ pub enum BlockKind {
 /// Turns `first..=last` of a loop.
 pub type RefRange = (u32, u32);
 
-/// What happened to a covered message.
+/// The disposition of a covered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     Kept,
@@ -134,7 +134,7 @@ pub enum Disposition {
     RolledUp,
 }
 
-/// The fate of one covered message; those of a compacted turn share the fate of the turn.
+/// The coverage of one message; the messages of a compacted turn share that of the turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefCoverage {
     pub turn: u32,
@@ -142,7 +142,7 @@ pub struct RefCoverage {
     pub disposition: Disposition,
 }
 
-/// A message that stands in a block instead of originals.
+/// A message of a block that replaces originals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefReplacement {
     /// The turn from which it was made.
@@ -173,12 +173,12 @@ pub struct RefBlock {
     pub keep_recent: Option<RefSection>,
     /// The index of the last message covered.
     pub through: Option<usize>,
-    /// What shaped its texts: `max_summary_tokens` and `tool_output_max_lines`.
+    /// The settings that shaped its texts: `max_summary_tokens` and `tool_output_max_lines`.
     pub shaping: (u64, usize),
     pub coverage: Vec<RefCoverage>,
 }
 
-/// What an attempt would write, and on what ground.
+/// The blocks that an attempt would write, and the state on which it is based.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefPlan {
     pub config: RefConfig,
@@ -187,9 +187,9 @@ pub struct RefPlan {
     pub in_force: Vec<(usize, u32)>,
     /// The place on the chain of the first loop in scope.
     pub first_in_scope: usize,
-    /// What each loop in scope was to keep.
+    /// The turns that each loop in scope was to keep.
     pub layout: Vec<RefKept>,
-    /// What was pinned on the chain.
+    /// The messages that were pinned on the chain.
     pub pins: Vec<RefPlace>,
     /// The blocks to write, root to leaf, generation 0.
     pub blocks: Vec<RefBlock>,
@@ -210,14 +210,14 @@ pub struct RefKept {
     pub raw: bool,
 }
 
-/// How many earlier loops a compaction takes in.
+/// The number of earlier loops that a compaction includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefScope {
     FixedCount(usize),
     TokenBudget,
 }
 
-/// What becomes of loops older than the scope.
+/// The treatment of loops older than the scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OlderLoops {
     /// Not in the context.
@@ -270,7 +270,7 @@ impl Default for RefConfig {
     }
 }
 
-/// Where in a context a message comes from.
+/// The origin of a message of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefPart {
     First,

@@ -1,4 +1,4 @@
-//! Secrets of many kinds, made at random, and the texts in which they are met.
+//! Random secrets of many kinds, and the texts in which they occur.
 
 use crate::support::histories::Random;
 
@@ -14,14 +14,14 @@ const URL: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 /// A kind of secrets.
 pub struct Kind {
     pub name: &'static str,
-    /// The least part of them that is replaced, in percent.
+    /// The minimum percentage of them that is replaced.
     pub least_percent: u64,
     value: fn(&mut Random) -> String,
-    /// The texts around one, with `{}` in its place.
+    /// The texts around a secret, with `{}` in its place.
     around: &'static [&'static str],
 }
 
-/// A key stands in all of these, whatever it is of.
+/// Contexts in which secrets of any kind occur.
 const ANYWHERE: &[&str] = &[
     "{}",
     "the key is {}",
@@ -371,7 +371,7 @@ fn word(random: &mut Random) -> &'static str {
     WORDS[random.below(WORDS.len() as u64) as usize]
 }
 
-/// A password of letters only, as people make them up.
+/// Returns a password of letters only, as people choose them.
 fn letters(random: &mut Random) -> String {
     let words = [word(random), word(random), word(random)];
     match random.below(4) {
@@ -389,7 +389,7 @@ fn capital(word: &str) -> String {
     word[..1].to_uppercase() + &word[1..]
 }
 
-/// A password of letters, digits and perhaps a sign.
+/// Returns a password of letters, digits and perhaps a special character.
 fn mixed(random: &mut Random) -> String {
     let number = random.below(10_000);
     match random.below(3) {
@@ -404,7 +404,7 @@ fn phrase(random: &mut Random) -> String {
     words.join(" ")
 }
 
-/// Makes a secret of a kind, and a text that holds it.
+/// Returns a secret of a kind, and a text that contains it.
 pub fn plant(kind: &Kind, random: &mut Random) -> (String, String) {
     let value = (kind.value)(random);
     let around = kind.around[random.below(kind.around.len() as u64) as usize];
@@ -413,7 +413,7 @@ pub fn plant(kind: &Kind, random: &mut Random) -> (String, String) {
         false => value.clone(),
     };
     let text = around.replace("{}", &written);
-    // A key of several lines in one: its last line is what is looked for.
+    // A key of several lines in one text is searched for by its last line.
     let shown = value.lines().rev().nth(1).map(str::to_owned);
     (text, shown.unwrap_or(value))
 }

@@ -9,7 +9,7 @@ use loopstore::extend::{
     lease,
     scan::StoreScan,
 };
-use loopstore::internal::{Chain, Purpose, settings};
+use loopstore::internal::Chain;
 use loopstore::model::{LoopId, SessionId, Time};
 use loopstore_model::clock::now;
 
@@ -20,7 +20,7 @@ use super::{ArchiveRequest, LoopStays, LoopStaysWhy};
 pub(super) struct ColdLoop {
     pub(super) key: LoopKey,
     pub(super) loop_id: LoopId,
-    /// Also while it is the current one.
+    /// True if the loop is archived even while it is the current one.
     pub(super) also_current: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct ColdLoops {
     pub(super) kept: Vec<LoopStays>,
 }
 
-/// Returns the sessions that are meant.
+/// Returns the sessions that the request selects.
 pub(super) fn sessions(
     scan: &dyn StoreScan,
     named: Option<&SessionId>,
@@ -44,7 +44,7 @@ pub(super) fn sessions(
     Ok(vec![row.key])
 }
 
-/// Returns a session with its loops of which something is archived, of those that are named.
+/// Returns a session with those of the selected loops that have archived content.
 pub(super) fn archived(
     scan: &dyn StoreScan,
     key: SessionKey,
@@ -66,7 +66,7 @@ pub(super) fn archived(
     Ok(Some((session, found)))
 }
 
-/// Returns the row of a session, `None` if it was removed meanwhile.
+/// Returns the row of a session; `None` if it was removed meanwhile.
 fn session_of(scan: &dyn StoreScan, key: SessionKey) -> StoreResult<Option<SessionRow>> {
     match scan.session_by_key(key) {
         Err(StoreError::Damaged(_)) if !scan.session_keys()?.contains(&key) => Ok(None),
@@ -91,7 +91,7 @@ fn named_or_all(
 }
 
 impl ColdLoops {
-    /// Decides about the loops of a session, `None` if it was removed meanwhile.
+    /// Selects the cold loops of a session; returns `None` if the session was removed meanwhile.
     pub(super) fn of(
         scan: &dyn StoreScan,
         key: SessionKey,
@@ -159,14 +159,14 @@ fn stays(
     Ok(is_recent.then_some(LoopStaysWhy::Recent))
 }
 
-/// Returns why a loop may get more turns.
+/// Returns the reason that a loop may get more turns, if there is one.
 pub(super) fn is_at_work(
     read: &dyn StoreRead,
     session: &SessionRow,
     row: &LoopRow,
     also_current: bool,
 ) -> StoreResult<Option<LoopStaysWhy>> {
-    // The last turn of a transcript that is written anew is complete before it is sealed.
+    // A transcript that is rewritten has a complete last turn before it is sealed.
     let is_complete = row.totals.complete >= row.totals.turns;
     if !row.status.is_ended() || !is_complete {
         return Ok(Some(LoopStaysWhy::Open));
@@ -178,8 +178,8 @@ pub(super) fn is_at_work(
     Ok((is_current && !also_current).then_some(LoopStaysWhy::Current))
 }
 
-/// Returns when something last happened in a loop, in milliseconds since the epoch. What has no time is
-/// older than all else.
+/// Returns the time of the last activity in a loop, in milliseconds since the epoch. A loop without a time is
+/// older than all others.
 fn last_active(read: &dyn StoreRead, row: &LoopRow) -> StoreResult<i64> {
     let text = |text: &Option<String>| {
         let time = text.clone().map(Time::from_text);
@@ -210,9 +210,8 @@ fn shown(read: &dyn StoreRead, session: SessionKey) -> StoreResult<HashSet<LoopK
             continue;
         }
         let view = View::default();
-        let plan = settings(read, session, row.key, view, &BuildOptions::default())?;
-        let (config, window) = (&plan.config, &plan.window);
-        let chain = Chain::load(read, row.key, view, config, window, Purpose::Build)?;
+        let keys = (session, row.key);
+        let chain = Chain::load_active(read, keys, view, &BuildOptions::default())?;
         let links = chain.links.iter().skip(chain.start);
         let links = links.filter(|link| shows_originals(link));
         shown.extend(links.map(|link| link.row.key));

@@ -1,9 +1,9 @@
-//! Archiving: the content of loops that nobody reads any more is compressed, and still read as before.
+//! Archiving: the content of cold loops is compressed, and is read as before.
 //!
-//! The cold loops are found in one snapshot. Their messages are read and compressed with no
-//! transaction open; then each few MiB go into packs in a transaction of their own, which looks again
-//! whether the loop is still at rest and the messages are what was compressed. So recording goes on
-//! meanwhile, and whoever is killed leaves loops of which a part is archived: the next call goes on.
+//! The cold loops are selected in one snapshot. Their messages are read and compressed while no transaction is
+//! open; then each batch of a few MiB is written in a transaction of its own, which checks again that the loop
+//! is cold and that the messages are unchanged. Other programs can record meanwhile. If the process is killed,
+//! some loops are archived in part, and the next call continues.
 
 mod cold;
 mod moving;
@@ -116,7 +116,7 @@ impl ArchiveReport {
         }
     }
 
-    /// Adds up what was moved of each loop.
+    /// Adds up the moved content of each loop.
     fn take(&mut self, moved: BTreeMap<usize, MovedLoop>) {
         for one in moved.into_values().filter(|one| one.messages > 0) {
             self.messages += one.messages;

@@ -19,7 +19,7 @@ use super::{
 /// The approximate size of the content that is moved in one transaction.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// Messages of a loop that follow each other, and what becomes of them.
+/// Consecutive messages of a loop, to be archived.
 struct MessageRun {
     /// The index of the loop.
     at: usize,
@@ -89,7 +89,7 @@ fn begin(session: &SessionRow, loops: &[ColdLoop]) -> BTreeMap<usize, MovedLoop>
     loops.iter().map(moved).enumerate().collect()
 }
 
-/// Compresses messages, so many together that reading one of them unpacks little.
+/// Compresses messages into packs that are small enough for a single message to be read.
 fn packs_of(of: &ColdLoop, rows: &[MessageRow]) -> StoreResult<Vec<Pack>> {
     let (mut packs, mut rest) = (Vec::new(), rows);
     while !rest.is_empty() {
@@ -109,7 +109,7 @@ fn packs_of(of: &ColdLoop, rows: &[MessageRow]) -> StoreResult<Vec<Pack>> {
 struct ArchiveWork<'a> {
     session: &'a SessionRow,
     cold: Vec<ColdLoop>,
-    /// By place in `cold`.
+    /// The moved content, by index in `cold`.
     moved: BTreeMap<usize, MovedLoop>,
     /// For each loop, true if it changed since it was chosen.
     stopped: Vec<bool>,
@@ -117,7 +117,7 @@ struct ArchiveWork<'a> {
 }
 
 impl ArchiveWork<'_> {
-    /// Reads the messages that are moved next, from a loop and a sequence on.
+    /// Reads the next messages to move, from a loop and a sequence on.
     fn next_runs(
         &self,
         scan: &dyn StoreScan,
@@ -174,7 +174,7 @@ impl ArchiveWork<'_> {
             })
     }
 
-    /// Writes packs within a transaction; returns the receipt, `None` if nothing was left to do.
+    /// Writes packs within a transaction; returns the receipt, or `None` if there was nothing to write.
     fn write(
         &mut self,
         write: &mut dyn StoreWrite,
@@ -201,7 +201,7 @@ impl ArchiveWork<'_> {
         }
         rows.dedup_by_key(|row| row.key);
         rows.retain(|row| runs.iter().any(|run| self.cold[run.at].key == row.key));
-        // Packed messages are not replaced any more.
+        // Packed messages must not be replaced any more.
         for row in &mut rows {
             if row.totals.sealed_seq < row.totals.next_seq {
                 row.totals.sealed_seq = row.totals.next_seq;
@@ -225,7 +225,7 @@ impl ArchiveWork<'_> {
     }
 }
 
-/// Returns the row of a loop if it is still at rest and its messages are what was compressed.
+/// Returns the row of a loop if the loop is still cold and its messages are the compressed ones.
 fn still_fits(
     write: &dyn StoreWrite,
     session: &SessionRow,
@@ -256,7 +256,7 @@ fn still_fits(
     Ok((is_same && expected.next().is_none()).then_some(row))
 }
 
-/// Brings loops of a session back.
+/// Restores the archived loops of a session.
 pub(super) fn out_of_packs(
     store: &dyn Database,
     session: &SessionRow,
@@ -288,7 +288,7 @@ pub(super) fn out_of_packs(
     Ok(())
 }
 
-/// A pack that is taken apart.
+/// A pack to restore.
 struct PackOfLoop {
     /// The index of the loop.
     at: usize,
@@ -297,8 +297,8 @@ struct PackOfLoop {
     bytes: u64,
 }
 
-/// Returns the packs that are taken apart next, from a loop and a sequence on. One transaction takes all
-/// of them, so that a session of usual size comes back whole or not at all.
+/// Returns the next packs to restore, from a loop and a sequence on. One transaction restores all of them, so
+/// that a session of usual size is restored completely or not at all.
 fn next_packs(
     scan: &dyn StoreScan,
     loops: &[ColdLoop],
@@ -340,7 +340,7 @@ fn bring_back(
     packs: &[PackOfLoop],
     request: &UnarchiveRequest,
 ) -> StoreResult<Option<i64>> {
-    // Somebody else may have brought it back meanwhile.
+    // Another program may have restored the pack meanwhile.
     let mut there = Vec::new();
     for pack in packs {
         let key = loops[pack.at].key;

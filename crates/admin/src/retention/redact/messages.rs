@@ -1,4 +1,4 @@
-//! The messages of a session and its blocks, as they are read and written anew.
+//! The messages of a session and its blocks, read and written again.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -9,16 +9,16 @@ use loopstore::extend::{
 };
 use loopstore::model::AgentMessage;
 
-/// A message and what it says.
+/// A message and its text.
 pub(super) struct RedactableText {
     pub(super) place: MessagePlace,
-    /// The turn of the original: its own, or of a block the one that it stands for.
+    /// The turn of the message; for a message of a block, the turn that it represents.
     pub(super) turn: Option<u32>,
     pub(super) stored: StoredMessage,
     pub(super) message: AgentMessage,
 }
 
-/// Lets go of the blobs that an owner no longer shows.
+/// Removes the references to blobs that an owner no longer shows.
 pub(super) fn forget_blobs(
     write: &mut dyn StoreWrite,
     owner: BlobOwner,
@@ -52,7 +52,8 @@ pub(super) fn forget_blobs_of_block(
     forget_blobs(write, owner, &shown)
 }
 
-/// Refuses to redact what is not what was stored: the damage would not be found any more.
+/// Rejects a message whose stored digest does not match: after a redaction the damage could not be found any
+/// more.
 pub(super) fn check(read: &dyn StoreWrite, said: &RedactableText) -> StoreResult<()> {
     let stored = &said.stored;
     let (salt, digest) = match (stored.salt, read.redaction(said.place)?) {
@@ -71,7 +72,7 @@ pub(super) fn check(read: &dyn StoreWrite, said: &RedactableText) -> StoreResult
     }
 }
 
-/// Visits the messages of a loop and of the blocks on it; those whose content is gone are left out.
+/// Visits the messages of a loop and of the blocks on it, except those without content.
 pub(super) fn for_each_message(
     read: &dyn StoreScan,
     row: &LoopRow,

@@ -116,10 +116,10 @@ pub(super) struct FindingList {
 }
 
 impl FindingList {
-    /// Adds what was found at a place.
+    /// Adds the findings of a place.
     pub(super) fn add(&mut self, findings: Vec<Finding>, place: &FindingPlace) {
         for finding in findings {
-            // A value is the same secret whether a rule or its known value found it.
+            // A value is the same secret whether a rule found it or it was known before.
             let is_part = finding.found_by == FoundBy::Part;
             let found_by = if is_part {
                 FoundBy::Part
@@ -144,7 +144,7 @@ impl FindingList {
         }
     }
 
-    /// Returns the secrets: what is replaced first, the most certain first.
+    /// Returns the secrets: those to be replaced first, then by confidence.
     pub(super) fn into_sorted(self) -> Vec<FoundSecret> {
         let mut list = self.list;
         list.sort_by_key(|one| {

@@ -1,8 +1,8 @@
 //! Content that only a provider can read, in sessions where a message was redacted.
 //!
-//! Nobody but the provider can look into sealed content, and it was made from what it is bound to: where a
-//! message changes, the sealed items of its turn go, with the signatures of thinking, and every compaction
-//! that stands for the message. Such a compaction is undone.
+//! Only the provider can read sealed content, which was made from the messages that it is bound to. Where a
+//! message changes, the sealed items of its turn and the signatures of thinking are removed, and also every
+//! compaction that replaces the message. Such a compaction is undone.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ pub(super) struct SealedDrops {
     turns: BTreeSet<(LoopKey, u32)>,
     /// The messages that change.
     changed: BTreeSet<(LoopKey, u32)>,
-    /// The messages whose compaction goes.
+    /// The messages whose compaction is removed.
     compactions: BTreeSet<(LoopKey, u32)>,
     /// The blocks of these compactions.
     blocks: BTreeSet<BlockKey>,
@@ -34,13 +34,13 @@ pub(super) struct SealedDrops {
 }
 
 impl SealedDrops {
-    /// Notes that a message changes.
+    /// Records that a message changes.
     pub(super) fn changes(&mut self, key: LoopKey, seq: u32, turn: Option<u32>) {
         self.changed.insert((key, seq));
         self.turns.extend(turn.map(|turn| (key, turn)));
     }
 
-    /// Finds the compactions that stand for what changes.
+    /// Finds the compactions that replace changed messages.
     pub(super) fn find_compactions(
         &mut self,
         scan: &dyn StoreScan,
@@ -70,7 +70,7 @@ impl SealedDrops {
             let place = record.and_then(|record| Some((key_of(&record.loop_id)?, record.seq)));
             let blocks = read.blocks_of_run(run.key)?;
             let mut goes = place.is_some_and(|place| self.changed.contains(&place));
-            // One that was made on request holds what it was asked about, covered or not.
+            // A compaction that was made on request contains the messages of the request, covered or not.
             let through = SealedRecord::through(&run);
             if let Some((key, seq)) = through.and_then(|(id, seq)| Some((key_of(&id)?, seq))) {
                 goes = goes || self.changed.range((key, 0)..=(key, seq)).next().is_some();
@@ -107,7 +107,7 @@ impl SealedDrops {
         Ok(false)
     }
 
-    /// Returns a message, already redacted or not, without what goes; `None` if it stays as it is.
+    /// Returns a message, already redacted or not, without the removed content; `None` if nothing changes.
     pub(super) fn apply(
         &self,
         said: &RedactableText,
@@ -126,7 +126,7 @@ impl SealedDrops {
                 self.blocks.contains(&block),
             ),
         };
-        // The text that a block made of a changed message changes too.
+        // A text of a block that was made from a changed message changes too.
         let in_turn = in_turn || (new.is_some() && said.turn.is_some());
         if !in_turn && !as_compaction {
             return new;
@@ -138,7 +138,7 @@ impl SealedDrops {
         }
     }
 
-    /// Undoes the compactions that went.
+    /// Undoes the removed compactions.
     pub(super) fn undo(&self, write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<()> {
         for run in &self.runs {
             if write.flips(run.key)?.last().is_some_and(|flip| !flip.redo) {

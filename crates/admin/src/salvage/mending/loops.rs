@@ -1,5 +1,4 @@
-//! One loop: it ends before its first message that is not whole, and what follows from the others is
-//! derived again.
+//! The repair of a loop: it ends before its first damaged message, and derived rows are derived again.
 
 use std::ops::ControlFlow;
 
@@ -12,8 +11,8 @@ use loopstore_verify::{Problem, ProblemKind};
 use super::{ATTEMPTS, SalvageMending};
 
 impl SalvageMending<'_, '_> {
-    /// Ends a loop before its first message that is not whole, and derives the rest again. One that
-    /// does not come right is removed.
+    /// Ends a loop before its first damaged message, and derives the rest again. A loop that cannot be repaired
+    /// is removed.
     pub(super) fn one_loop(
         &mut self,
         key: LoopKey,
@@ -62,8 +61,8 @@ impl SalvageMending<'_, '_> {
         Ok(())
     }
 
-    /// Returns where a loop ends now if messages behind that are gone. A number that is wrong in its
-    /// row says nothing, if its chain of digests is that of the last message.
+    /// Returns the end of a loop whose last messages are gone. A wrong number in its row is ignored if the
+    /// row's chain of digests is that of the last message.
     fn tail_is_gone(&self, row: &LoopRow) -> StoreResult<Option<u32>> {
         let (mut next, mut chain) = (0, [0; 32]);
         let read = self
@@ -84,7 +83,7 @@ impl SalvageMending<'_, '_> {
         Ok((next < row.totals.next_seq && chain != row.progress.chain).then_some(next))
     }
 
-    /// Returns the row of a loop, without what is derived if that makes it unreadable.
+    /// Returns the row of a loop, without its derived columns if these make it unreadable.
     fn loop_row(&mut self, key: LoopKey) -> StoreResult<Option<LoopRow>> {
         if let Ok(row) = self.mender.scan().loop_by_key(key) {
             return Ok(Some(row));
@@ -98,7 +97,7 @@ impl SalvageMending<'_, '_> {
         self.mender.remove(Removable::Loop(key))
     }
 
-    /// Replaces what a loop's source said of it if that cannot be read.
+    /// Replaces the metadata of a loop's source if they cannot be read.
     fn meta(&mut self, key: LoopKey, problem: &Problem) -> StoreResult<()> {
         let row = self.mender.scan().loop_by_key(key)?;
         let LoopMeta { meta, history } = self.mender.scan().loop_meta(key)?;
@@ -121,11 +120,11 @@ impl SalvageMending<'_, '_> {
             .update_loop_meta(key, &LoopMeta { meta, history })
     }
 
-    /// Lets a loop begin a chain of its own if its parent has lost the turn that it goes on from.
+    /// Makes a loop a root if its parent has lost the turn that it continues.
     fn parent(&mut self, key: LoopKey) -> StoreResult<()> {
         let row = self.mender.scan().loop_by_key(key)?;
         let Some(parent) = row.parent else {
-            // The turn of a parent that is not there says nothing.
+            // Without the parent its turn means nothing.
             return match row.parent_turn {
                 Some(_) => self.mender.detach(key),
                 None => Ok(()),
@@ -162,7 +161,7 @@ impl SalvageMending<'_, '_> {
         );
         self.mender.detach(key)?;
         match self.rebuild(key) {
-            // Something else is wrong with it, and is found when its session is looked at.
+            // Another fault of the loop, which the repair of its session finds.
             Err(StoreError::Damaged(_)) => Ok(()),
             outcome => outcome,
         }
@@ -183,7 +182,7 @@ impl SalvageMending<'_, '_> {
                 shown.push(*name);
                 scan.blob(name)
             });
-            // It is found again, and the loop ends before it.
+            // The message is found again later, and the loop ends before it.
             let Ok(message) = message else { break };
             row.body.tokens = codec::count_message(&message, self.counter)?;
             row.body.bytes = codec::json_bytes(&message)?;
@@ -194,7 +193,7 @@ impl SalvageMending<'_, '_> {
         rebuild.finish(self.mender.write())
     }
 
-    /// Returns the message with this sequence, if it is there and can be read.
+    /// Returns the message with this sequence, if it exists and can be read.
     fn message(&self, key: LoopKey, seq: u32) -> StoreResult<Option<MessageRow>> {
         let mut found = None;
         let read = self

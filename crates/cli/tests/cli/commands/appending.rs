@@ -1,4 +1,4 @@
-//! Messages that come in on stdin, from programs in any language.
+//! Messages on stdin, from programs in any language.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -21,12 +21,12 @@ pub fn append(stage: &Stage, args: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It ends at the first bad line, and reads no further.
+    // The program ends at the first bad line, without reading on.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
 
-/// Returns the lines that it printed, and its exit code.
+/// Returns the printed lines and the exit code.
 fn receipts(stage: &Stage, args: &[&str], input: &[u8]) -> (Vec<Value>, i32) {
     let output = append(stage, args, input);
     let lines = String::from_utf8(output.stdout).unwrap();
@@ -119,7 +119,7 @@ fn what_is_wrong_with_a_message_is_named_and_who_counted_its_tokens() {
         "{shown}"
     );
     let said = stage.say("compact new").out;
-    // 777 that were reported, and the result that came after.
+    // 777 tokens that the provider reported, and the result after them.
     let counted = "by the count of its provider the context has 786 tokens";
     assert!(said.contains(counted), "{said}");
     assert!(
@@ -172,7 +172,7 @@ fn a_key_that_comes_again_appends_nothing() {
     );
     assert_eq!(first[0]["seqs"], again[0]["seqs"]);
     assert_eq!(texts(&stage, "s"), ["once"]);
-    // Another session may use the key, and a copy of this one knows it.
+    // Another session may use the same key, and the key is part of a copy of the session.
     receipts(&stage, &["t", "--format", "openai"], line.as_bytes());
     assert_eq!(texts(&stage, "t"), ["once"]);
     stage.say("copy --to copy.db");
@@ -221,7 +221,7 @@ fn the_first_bad_line_ends_it_and_the_lines_before_are_kept() {
     assert!(told.contains("name the format"), "{told}");
     assert_eq!(texts(&stage, "own"), ["hi"]);
     assert_eq!(append(&stage, &[""], b"").status.code(), Some(2));
-    // A session is named by its whole id: the beginning of another one's is a new session.
+    // `append` takes whole ids: the beginning of another session's id names a new session.
     receipts(
         &stage,
         &["wor", "--format", "openai"],
@@ -296,7 +296,7 @@ fn calls_as_servers_write_them_are_recorded_and_noted_in_the_receipt() {
         notes(2)
     );
 
-    // An import completes the same, and says so.
+    // An import completes the same calls, and reports it.
     let chat = json!([
         {"role": "user", "content": "Go."},
         {"role": "assistant", "tool_calls": [{"function": {"name": "ls", "arguments": null}}]},

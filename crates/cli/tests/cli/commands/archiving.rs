@@ -1,4 +1,4 @@
-//! The commands as they are typed.
+//! `archive` and related commands.
 
 use assert_cmd::Command;
 use serde_json::Value;

@@ -1,11 +1,11 @@
-//! Images taken out of the database.
+//! Images stored outside of the database.
 
 use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::commands::stage::Stage;
 
-/// The SHA-256 of `hello`, which the picture of the stage holds.
+/// The SHA-256 of `hello`, the content of the stage's image.
 const HELLO: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Import, and the demonstration.
+//! `import` and `demo`.
 
 use insta::assert_snapshot;
 

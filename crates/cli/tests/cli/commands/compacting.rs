@@ -136,7 +136,7 @@ fn a_dry_run_writes_nothing() {
     assert_eq!(stage.json("history"), json!([]));
 }
 
-/// What a dry run of `compact work` would do.
+/// Returns the plan of a dry run of `compact work`.
 fn plan(stage: &Stage, flags: &str) -> Value {
     let mut report = stage.json(&format!("compact work --dry-run {flags}"));
     report.as_object_mut().unwrap().remove("duration_ms");
@@ -237,7 +237,7 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
         .as_str()
         .unwrap()
         .to_owned();
-    // The stage hides run ids: the beginning of the id comes from the store.
+    // The stage replaces run ids, so the beginning of the id comes from the store.
     assert_eq!(run, "RUN");
     let store = stage.store();
     let run = store.run_rows(None).unwrap()[0].text("run_id").unwrap();

@@ -58,7 +58,7 @@ fn a_policy_has_its_parameters_from_the_file() {
     assert_eq!(outcome(&stage, "--config agent.toml"), "committed");
     let later = "--config agent.toml --policy-param trigger=0.9";
     assert_eq!(outcome(&stage, later), "not_needed");
-    // Those of another policy do not apply.
+    // The settings of another policy do not apply.
     let other = "--config agent.toml --policy headroom";
     assert_eq!(outcome(&stage, other), "not_needed");
 }

@@ -1,4 +1,4 @@
-//! What the next model call would see.
+//! The context of the next model call.
 
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -169,7 +169,7 @@ fn a_window_that_is_too_small_is_an_error() {
         0
     );
     assert_eq!(stage.say("context worker --max-tokens 0").code, 1);
-    // The recorded system prompt takes its part of the window.
+    // The recorded system prompt uses a part of the window.
     let tokens = stage.json("context mess")["tokens"].as_u64().unwrap();
     assert_eq!(
         stage
@@ -256,14 +256,14 @@ fn a_moment_is_a_run_or_a_turn() {
     For more information, try '--help'.
     --- exit 2
     "#);
-    // A date is the last turn or run until then; the undo is neither.
+    // A date selects the last turn or run before it; an undo is neither.
     assert_eq!(stage.json("context work --as-of 2999-01-01"), compacted);
     assert_snapshot!(stage.say("context work --as-of 1999-01-01"), @"
     --- stderr
     error: nothing is recorded of `work` until 1999-01-01T23:59:59.999999999
     --- exit 1
     ");
-    // The loop's own id holds a colon.
+    // The id of the loop contains a colon.
     assert_eq!(
         stage.json("context mess --as-of a:b:0")["parts"][0]["to_turn"],
         0

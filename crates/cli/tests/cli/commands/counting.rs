@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::commands::stage::{LoopSpec, Stage, add_loop, session, turns};
 use crate::support::letters::LETTERS;
 
-/// A folder with a database that counts letters.
+/// Creates a folder with a database whose token counter counts letters.
 fn letters() -> Stage {
     let stage = Stage::empty();
     let options = crate::support::keyed::options().counter(Arc::new(LETTERS));
@@ -157,7 +157,7 @@ fn every_command_works_on_a_database_counted_with_tiktoken() {
         .clone()
         .find(|row| row["session_id"] == "chat-0")
         .unwrap();
-    // "hello world" are two tokens of this vocabulary, three by the estimate, and a message is 4.
+    // "hello world" has two tokens in this vocabulary, three by the estimate; a message adds 4.
     assert_eq!(chat["tokens"], 6);
     stage.json("recount --counter estimate");
     let again = stage.json("sessions");

@@ -1,4 +1,4 @@
-//! Every command gives JSON with `--json`, and the guide's questions have answers.
+//! Every command prints JSON with `--json`, and the queries of the guide return rows.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::commands::stage::Stage;
 use crate::support::needs;
 
-/// A line for each command. They run one after the other on one database.
+/// A line for each command. The lines run in order on one database.
 const LINES: &[(&str, &str)] = &[
     ("import", "import chat.json"),
     ("sessions", "sessions"),
@@ -158,10 +158,10 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("eval", "/results/0", "strategy budget recall tokens"),
 ];
 
-/// Keys under which no id stands: an id has one name, whatever the command.
+/// Keys that must not contain an id: an id has one name in all commands.
 const NOT_FOR_IDS: [&str; 5] = ["session", "loop", "run", "parent_loop", "manifest"];
 
-/// What writes no JSON document, and why that is right.
+/// Commands that print no JSON document, with the reason.
 const WITHOUT: &[(&str, &str)] = &[
     (
         "append",
@@ -182,7 +182,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("mcp", "it speaks a protocol of its own; feature `mcp`"),
 ];
 
-/// Returns the commands as the program itself lists them.
+/// Returns the commands that the program lists.
 pub fn commands(stage: &Stage) -> Vec<String> {
     let help = stage.say("--help").out;
     let listed = help.split("\nCommands:\n").nth(1).unwrap();
@@ -246,7 +246,7 @@ fn refuse_other_keys(line: &str, json: &Value) {
     }
 }
 
-/// A transcript with a call after the cut of `eval retention`.
+/// Returns a transcript with a call after the cut of `eval retention`.
 fn chat() -> String {
     let mut messages =
         vec![serde_json::json!({"role": "user", "content": "Read file alpha-77.txt"})];
@@ -263,12 +263,12 @@ fn chat() -> String {
     serde_json::json!({ "messages": messages }).to_string()
 }
 
-/// Runs a query in the plain `sqlite3` program and returns its rows.
-fn asked(database: &Path, query: &str) -> Vec<Value> {
+/// Runs a query in the `sqlite3` program and returns the rows.
+fn query_rows(database: &Path, query: &str) -> Vec<Value> {
     let output = Command::new("sqlite3")
         .args(["-readonly", "-json"])
         .arg(database)
-        // A query may begin with a comment, which would be an option.
+        // A query may begin with a comment, which would be read as an option.
         .arg(format!(" {query}"))
         .output()
         .unwrap();
@@ -300,7 +300,7 @@ fn the_five_questions_of_the_guide_have_answers() {
     let stage = Stage::empty();
     assert_eq!(stage.say("demo --keep demo.db").code, 0);
     for query in queries {
-        let rows = asked(&stage.path("demo.db"), query);
+        let rows = query_rows(&stage.path("demo.db"), query);
         assert!(!rows.is_empty(), "no rows:\n{query}");
     }
 }
@@ -318,7 +318,7 @@ fn every_view_opens_in_the_plain_shell() {
     stage.say("context work --record");
     stage.say("pin work ask:0");
     let database = stage.path("loopstore.db");
-    let views = asked(
+    let views = query_rows(
         &database,
         "SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name",
     );
@@ -326,11 +326,11 @@ fn every_view_opens_in_the_plain_shell() {
     let names: Vec<&str> = names.filter(|name| name.starts_with("v_")).collect();
     assert_eq!(names.len(), 16);
     for view in names {
-        let rows = asked(&database, &format!("SELECT * FROM {view}"));
-        // No answer here names what a provider counted, and nothing was removed.
+        let rows = query_rows(&database, &format!("SELECT * FROM {view}"));
+        // No answer here has a provider's token count, and nothing was removed.
         let is_empty = ["v_usage", "v_receipts"].contains(&view);
         assert_eq!(rows.is_empty(), is_empty, "{view}");
-        let counted = &asked(&database, &format!("SELECT count(*) AS n FROM {view}"))[0]["n"];
+        let counted = &query_rows(&database, &format!("SELECT count(*) AS n FROM {view}"))[0]["n"];
         assert_eq!(*counted, rows.len(), "{view}");
     }
 }

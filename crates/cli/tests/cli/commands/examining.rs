@@ -1,4 +1,4 @@
-//! Exams: one size for every context, answers without names, and grades that fit.
+//! Exams: contexts of equal size, answers without names, and grades for each answer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::commands::stage::Stage;
 use crate::support::root::fixture;
 
-/// A line that prepares the exam of the hand-written transcript in the folder `out`.
+/// Returns a line that prepares the exam of the hand-written transcript in the folder `out`.
 fn prepare(options: &str) -> String {
     let folder = fixture("eval");
     let folder = folder.to_str().unwrap();
@@ -31,7 +31,7 @@ fn write(stage: &Stage, name: &str, value: &Value) {
     fs::write(stage.path(name), value.to_string()).unwrap();
 }
 
-/// The letter of each candidate.
+/// Returns the letter of each candidate.
 fn letters(prepared: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let candidates = prepared["exams"][0]["candidates"]
@@ -43,8 +43,8 @@ fn letters(prepared: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Fills in a sitting with the same answer everywhere.
-fn sit(stage: &Stage, name: &str, answer: &str) {
+/// Fills in a sitting with one answer for all questions.
+fn fill_in(stage: &Stage, name: &str, answer: &str) {
     let answers = json!({"1": answer, "2": answer, "3": format!("{answer}, next")});
     write(stage, &format!("out/orchard/answers-{name}.json"), &answers);
 }
@@ -107,18 +107,18 @@ fn an_exam_is_prepared_collected_and_scored() {
     error: out: no answers were filled in yet
     --- exit 1
     ");
-    sit(
+    fill_in(
         &stage,
         &format!("{}-1", of["recorded"]),
         "a price list\nin euro",
     );
-    sit(
+    fill_in(
         &stage,
         &format!("{}-lookup-1", of["recorded"]),
         "pears for depot 7743",
     );
-    sit(&stage, &format!("{}-1", of["truncate"]), "unknown");
-    sit(&stage, &format!("{}-2", of["truncate"]), "unknown");
+    fill_in(&stage, &format!("{}-1", of["truncate"]), "unknown");
+    fill_in(&stage, &format!("{}-2", of["truncate"]), "unknown");
     assert_snapshot!(stage.say("eval exam collect out"), @"
     EXAM     SITTINGS  SHEET                   GRADES
     orchard         4  out/orchard/grading.md  out/orchard/grading.json
@@ -269,7 +269,7 @@ fn an_exam_is_prepared_collected_and_scored() {
       ]
     }
     "#);
-    // Grades are not lost to a second sheet.
+    // A second sheet does not overwrite grades.
     assert_snapshot!(stage.say("eval exam collect out"), @"
     --- stderr
     error: out/orchard/grading.json: it holds grades already; move it away to collect again
@@ -277,7 +277,7 @@ fn an_exam_is_prepared_collected_and_scored() {
     ");
 }
 
-/// Grades by what the answers on the sheet say.
+/// Grades the answers on the sheet by their text.
 fn grade(stage: &Stage, sheet: &str) {
     let mut grades: Value = serde_json::from_str(&read(stage, "out/orchard/grading.json")).unwrap();
     let mut question = "";
@@ -310,7 +310,7 @@ fn the_database_answers_what_the_context_does_not_say() {
     assert!(said.to_string().contains("88-412"), "{said}");
     let shown = stage.say(&format!("--db out/orchard.db show {session}"));
     assert_eq!(shown.code, 0, "{shown}");
-    // What came after the cut is not there.
+    // The messages after the cut are not in the database.
     let said = stage.json("--db out/orchard.db search booked");
     assert_eq!(said["hits"], json!([]));
     let contexts = ["A", "B", "C"].map(|name| read(&stage, &format!("out/orchard/{name}.txt")));
@@ -333,7 +333,7 @@ fn the_size_is_the_recorded_one_or_a_share() {
         given["size"].as_u64().unwrap(),
         given["tokens"].as_u64().unwrap() / 2
     );
-    // Nothing is recorded at this cut.
+    // No message was recorded before this cut.
     let stage = Stage::empty();
     let probes = fs::read_to_string(fixture("eval/orchard.json")).unwrap();
     let mut probes: Value = serde_json::from_str(&probes).unwrap();
@@ -494,7 +494,7 @@ fn what_is_wrong_with_answers_and_grades_is_said() {
     --- exit 1
     ");
     fs::remove_file(stage.path("out/orchard/answers-Q-1.json")).unwrap();
-    sit(&stage, &format!("{letter}-1"), "pears");
+    fill_in(&stage, &format!("{letter}-1"), "pears");
     assert_eq!(stage.say("eval exam collect out").code, 0);
     let graded = |value: Value| {
         write(&stage, "out/orchard/grading.json", &value);

@@ -1,4 +1,4 @@
-//! Sessions and databases on their way out: replay, export, backup.
+//! Output of sessions and databases: replay, export, backup.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,15 +8,15 @@ use loopstore::extend::write;
 use loopstore::{AgentMessage, Content, LoopId, Message, SessionId, SessionStore, TurnId};
 use serde_json::Value;
 
-use crate::commands::stage::{Said, Stage, answer};
+use crate::commands::stage::{CommandOutput, Stage, answer};
 
-/// The compiler refuses a source file that turns the direction of text.
-fn plain(said: Said) -> String {
+/// Replaces bidirectional control characters, which the compiler rejects in a source file.
+fn plain(said: CommandOutput) -> String {
     said.to_string().replace('\u{202e}', "")
 }
 
 /// Appends a turn to a loop of the session `work`.
-fn more(stage: &Stage, loop_key: &str, index: u32) {
+fn append_turn(stage: &Stage, loop_key: &str, index: u32) {
     let store = stage.store();
     let messages = [
         Message::user("and more"),
@@ -38,8 +38,8 @@ fn more(stage: &Stage, loop_key: &str, index: u32) {
     .unwrap();
 }
 
-/// The first lines.
-fn head(said: &Said, lines: usize) -> String {
+/// Returns the first lines of the output.
+fn head(said: &CommandOutput, lines: usize) -> String {
     said.out.lines().take(lines).collect::<Vec<_>>().join("\n")
 }
 
@@ -86,9 +86,9 @@ fn a_replay_goes_from_the_root_to_the_leaf() {
 fn a_replay_shows_compactions_and_what_the_model_saw() {
     let stage = Stage::new();
     stage.say("compact work --loop ask --force --keep-first 0 --keep-recent 1");
-    more(&stage, "ask", 90);
+    append_turn(&stage, "ask", 90);
     stage.say("undo work --loop ask");
-    more(&stage, "ask", 91);
+    append_turn(&stage, "ask", 91);
     let steps = stage.json("replay work --loop ask --contexts");
     let steps = steps.as_array().unwrap();
     let told: Vec<String> = steps
@@ -131,7 +131,7 @@ fn a_replay_gives_the_requests_of_each_model_call() {
             .collect();
         assert_eq!(bodies.len(), 23);
         assert_eq!(bodies[0]["messages"].as_array().unwrap().len(), 1);
-        // What the first loop held, and the prompt of the second.
+        // The messages of the first loop, and the prompt of the second.
         let second = &bodies[3]["messages"];
         assert!(second.to_string().contains("build it"), "{second}");
         let array = stage.json(&format!("replay work --as {provider}"));
@@ -150,7 +150,7 @@ fn a_replay_gives_the_requests_of_each_model_call() {
 #[test]
 fn a_replay_with_a_pace_takes_its_time() {
     let stage = Stage::new();
-    // All times of the session are the same: nothing to wait for, else it would take a day.
+    // All times of the session are equal, so there is nothing to wait for; otherwise it would take a day.
     stage.say("replay work --loop try --speed 0.001 --max-gap 86400");
     for wrong in [
         "replay work --speed 0",
@@ -305,7 +305,7 @@ fn lines_have_their_places() {
     let whole = stage.say("export work --format jsonl").out;
     let messages = |text: &str| text.matches("{\"record\":\"message\"").count();
     assert_eq!(messages(&whole), 54);
-    // A chain is no session.
+    // A chain is not a session.
     std::fs::write(stage.path("chain.jsonl"), &said.out).unwrap();
     assert_eq!(stage.say("--db other.db import chain.jsonl").code, 1);
 }
@@ -366,7 +366,7 @@ fn a_session_is_written_to_a_file_and_comes_back() {
         .unwrap()
         .permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
-    // Here it changes nothing, elsewhere it brings the session.
+    // In this database it changes nothing; in another one it adds the session.
     assert_eq!(stage.json("import work.json")["added_messages"], 0);
     assert_eq!(stage.json("context work"), context);
     stage.say("--db other.db import work.json");

@@ -1,4 +1,4 @@
-//! A head is printed, and shows later whether all that it stood for is there.
+//! A printed head proves later that everything up to it is still stored.
 
 use super::stage::Stage;
 

@@ -1,4 +1,4 @@
-//! Finding a session again: titles, prompts, projects, and lists that filter.
+//! Lists of sessions: titles, prompts, projects and filters.
 
 use insta::assert_snapshot;
 use loopstore::extend::sqlite::Record;
@@ -14,11 +14,11 @@ fn begin(store: &Store, id: &str, prompt: &str) -> SessionHandle {
     session
 }
 
-/// Sessions of two projects, a sub-agent among them.
+/// Creates sessions of two projects, one of them a sub-agent's.
 fn stage() -> Stage {
     let stage = Stage::empty();
     let store = Store::from(stage.store());
-    // So that no two are last active in the same millisecond.
+    // No two sessions may be last active in the same millisecond.
     let pause = || std::thread::sleep(std::time::Duration::from_millis(3));
     let kite = begin(&store, "0197-kite", "Mend\n the build, please");
     kite.set_project("/work/Kite").unwrap();
@@ -76,7 +76,7 @@ fn sessions_show_their_titles_and_projects() {
     ● loop-1  Running: 1 turn, 2 messages, 23 tokens
         “Bake a cake”
     ");
-    // Not its sub-agent.
+    // The sub-agent is not listed.
     assert_snapshot!(stage.say("show 0197"), @"
     Session 0197-kite: Mend the build, please
     Project: /work/Kite

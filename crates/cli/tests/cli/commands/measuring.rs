@@ -1,4 +1,4 @@
-//! Eval: how much of what was needed is left.
+//! `eval retention`: the share of the needed facts that a compaction keeps.
 
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -342,7 +342,7 @@ fn prose_keeps_to_its_budgets() {
         let of = |one: &&Value| one["strategy"] == name && one["budget"] == 1.0;
         results.iter().find(of).unwrap().clone()
     };
-    // Every word of the answers was said.
+    // Every word of the answers occurs in the session.
     assert_eq!(whole("random")["recall"], 1.0);
     let tokens = whole("tf-idf")["tokens"].as_u64().unwrap();
     for one in results {

@@ -1,7 +1,7 @@
-//! The commands, as their users meet them: what is typed, and what comes back.
+//! The commands: command lines and their output.
 //!
-//! Run ids, current times, durations and sizes of files differ from run to run; the stage replaces
-//! them, so that a test is a transcript.
+//! Run ids, current times, durations and file sizes differ from run to run; the stage replaces them, so that a test is
+//! a transcript.
 
 mod appending;
 mod archiving;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use insta::assert_snapshot;
-use loopstore::compact::Hooks;
 use loopstore::*;
 use serde_json::json;
 
@@ -20,15 +19,13 @@ impl CompactionHook for No {
     }
 }
 
-/// Compacts with a hook that refuses.
+/// Runs a compaction that a hook vetoes.
 fn vetoed(stage: &Stage) {
-    let mut hooks = Hooks::default();
-    hooks.push(Arc::new(No));
-    let request = CompactRequest {
+    let mut request = CompactRequest {
         trigger: CompactTrigger::Force,
-        hooks,
         ..CompactRequest::default()
     };
+    request.policy.hooks.push(Arc::new(No));
     let session = SessionId::new("work").unwrap();
     compact_session_loops(&stage.store(), &session, &request).unwrap();
 }
@@ -60,7 +57,7 @@ fn history_shows_every_attempt_with_its_error() {
     assert_eq!(rows[2]["flips"], json!([]));
     let told = stage.say("history work").out;
     assert!(told.contains("the agent is"), "{told}");
-    // A run that never was active is not undone.
+    // A run that was never active cannot be undone.
     let said = stage.say(&format!("undo work --run {}", run_ids(&stage)[2]));
     assert_snapshot!(said, @"
     --- stderr
@@ -191,7 +188,7 @@ fn a_fork_becomes_the_current_loop() {
     assert_eq!(row["messages"], 0);
     let context = stage.json("context work");
     assert_eq!(context["loop_id"], "other");
-    // The run was made beyond that turn: it does not count here.
+    // The run was made after that turn, so it is not part of this context.
     assert_eq!(context["parts"][0]["section"], "raw");
     assert_snapshot!(stage.say("fork work --loop test --turn 14"), @"
     --- stderr

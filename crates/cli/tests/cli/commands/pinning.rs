@@ -1,4 +1,4 @@
-//! Pins of messages: made, listed, taken back.
+//! Pins of messages: added, listed, removed.
 
 use insta::assert_snapshot;
 

@@ -2,10 +2,10 @@
 
 use insta::assert_snapshot;
 
-use crate::commands::stage::{Said, Stage};
+use crate::commands::stage::{CommandOutput, Stage};
 
-/// The compiler refuses a source file that turns the direction of text.
-fn plain(said: Said) -> String {
+/// Replaces bidirectional control characters, which the compiler rejects in a source file.
+fn plain(said: CommandOutput) -> String {
     said.to_string().replace('\u{202e}', "")
 }
 
@@ -259,8 +259,8 @@ fn responses_gets_items() {
 #[test]
 fn mendings_are_in_the_json() {
     let stage = Stage::new();
-    let told = stage.json("context mess --format anthropic");
-    assert_snapshot!(told["mended"], @r#"
+    let request = stage.json("context mess --format anthropic");
+    assert_snapshot!(request["mended"], @r#"
     [{"kind":"merged","message":1},{"kind":"call_renamed","message":2,"tool_call_id":"c.1"},{"kind":"tool_renamed","message":2,"tool_call_id":"c.1"},{"kind":"call_renamed","message":2,"tool_call_id":"c.2"},{"kind":"result_added","message":2,"tool_call_id":"c.2"},{"kind":"thinking_dropped","message":2},{"kind":"image_replaced","message":3},{"kind":"result_told","message":4,"tool_call_id":"c.9"},{"kind":"empty_dropped","message":5}]
     "#);
     let clean = stage.json("context work --loop try --format openai");
@@ -279,11 +279,11 @@ mod lists {
         answer(vec![Content::tool_call(id, "ls", arguments)])
     }
 
-    fn told(messages: Vec<Message>, form: Form) -> String {
+    fn request_lines(messages: Vec<Message>, form: Form) -> String {
         let messages: Vec<AgentMessage> = messages.into_iter().map(Into::into).collect();
         let request = ProviderRequest::new(form, &messages);
-        let told = serde_json::to_string_pretty(&request.with_mended()).unwrap();
-        let lines = told.lines().map(str::trim);
+        let text = serde_json::to_string_pretty(&request.with_mended()).unwrap();
+        let lines = text.lines().map(str::trim);
         lines.collect::<Vec<_>>().join(" ").replace("}, {", "},\n{")
     }
 
@@ -295,7 +295,7 @@ mod lists {
             call("a"),
             result("a", "of this call"),
         ];
-        assert_snapshot!(told(messages, Form::OpenAiChat), @r#"
+        assert_snapshot!(request_lines(messages, Form::OpenAiChat), @r#"
         { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "Result of tool call a (read_file), which is not shown here:" },
         { "type": "text", "text": "of the call before" } ] },
         { "role": "user", "content": "go" },
@@ -315,7 +315,7 @@ mod lists {
             result("a", "second"),
             result("a", "third"),
         ];
-        assert_snapshot!(told(messages.clone(), Form::OpenAiChat), @r#"
+        assert_snapshot!(request_lines(messages.clone(), Form::OpenAiChat), @r#"
         { "messages": [ { "role": "user", "content": "go" },
         { "role": "assistant", "content": null, "tool_calls": [ { "id": "a", "type": "function", "function": { "name": "ls", "arguments": "{\"z\":1.0,\"a\":12345678901234567890123}" } } ] },
         { "role": "tool", "tool_call_id": "a", "content": "late" },
@@ -325,7 +325,7 @@ mod lists {
         { "kind": "call_renamed", "message": 4, "tool_call_id": "a" },
         { "kind": "result_dropped", "message": 5, "tool_call_id": "a" } ] }
         "#);
-        assert_snapshot!(told(messages, Form::Anthropic), @r#"
+        assert_snapshot!(request_lines(messages, Form::Anthropic), @r#"
         { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "go" } ] },
         { "role": "assistant", "content": [ { "type": "tool_use", "id": "a", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] },
         { "role": "user", "content": [ { "type": "tool_result", "tool_use_id": "a", "content": [ { "type": "text", "text": "late" } ] },
@@ -340,12 +340,12 @@ mod lists {
     #[test]
     fn an_answer_never_comes_first_for_anthropic() {
         let messages = vec![answer(vec![Content::text(" ")]), call("a")];
-        assert_snapshot!(told(messages, Form::Anthropic), @r#"
+        assert_snapshot!(request_lines(messages, Form::Anthropic), @r#"
         { "messages": [ { "role": "user", "content": [ { "type": "text", "text": "[what came before is not included]" } ] },
         { "role": "assistant", "content": [ { "type": "tool_use", "id": "a", "name": "ls", "input": {"z":1.0,"a":12345678901234567890123} } ] } ], "mended": [ { "kind": "empty_dropped", "message": 0 },
         { "kind": "user_added", "message": 1 } ] }
         "#);
-        assert_snapshot!(told(Vec::new(), Form::Anthropic), @r#"
+        assert_snapshot!(request_lines(Vec::new(), Form::Anthropic), @r#"
         { "messages": [], "mended": [] }
         "#);
     }

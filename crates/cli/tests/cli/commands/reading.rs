@@ -1,4 +1,4 @@
-//! Commands that only look.
+//! Commands that only read.
 
 use insta::assert_snapshot;
 
@@ -291,7 +291,7 @@ fn expand_gives_back_what_a_compaction_hid() {
     assert_eq!(all["messages"].as_array().unwrap().len(), 13);
     assert_eq!(all["next"], serde_json::Value::Null);
     let one = stage.json("expand work --loop build --turns 0");
-    // The text has a mark before each line.
+    // Each line of the text has a mark.
     let tokens = one["tokens"].as_u64().unwrap() + 60;
     let some = stage.json(&format!(
         "expand work --loop build --turns 0..5 --max-tokens {tokens}"

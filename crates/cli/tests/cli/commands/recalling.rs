@@ -1,10 +1,10 @@
-//! What an agent reads again within the room that it has: `recall`, and `expand` of what is too long.
+//! `recall` within a token limit, and `expand` of long texts.
 
 use insta::assert_snapshot;
 use loopstore::*;
 use serde_json::{Value, json};
 
-use crate::commands::stage::{LoopSpec, Said, Stage, add_loop, answer, result, session};
+use crate::commands::stage::{CommandOutput, LoopSpec, Stage, add_loop, answer, result, session};
 
 fn compacted() -> Stage {
     let stage = Stage::new();
@@ -13,7 +13,7 @@ fn compacted() -> Stage {
     stage
 }
 
-/// A session whose first turn holds 100 KB.
+/// Creates a session whose first turn has 100 KB.
 fn huge() -> (Stage, Vec<String>) {
     let stage = Stage::empty();
     let lines = (0..2500).map(|n| format!("{n}: row of a table {}", "x".repeat(n % 40)));
@@ -39,7 +39,7 @@ fn huge() -> (Stage, Vec<String>) {
     (stage, lines)
 }
 
-fn tokens(said: &Said) -> u64 {
+fn tokens(said: &CommandOutput) -> u64 {
     assert_eq!(said.code, 0, "{said}");
     HeuristicTokenCounter.text_tokens(said.out.trim_end())
 }
@@ -98,7 +98,7 @@ fn an_answer_as_json() {
     assert_eq!(stage.json("recall kite"), none);
 }
 
-/// A session with a dozen notes on one thing, each in words of its own.
+/// Creates a session with a dozen notes on one subject, each in different words.
 fn notes() -> Stage {
     let stage = Stage::empty();
     let store = stage.store();
@@ -168,7 +168,7 @@ fn a_question_that_cannot_be_answered_is_refused() {
         let said = stage.run(&["recall", "turn", &format!("--max-tokens={most}")]);
         assert_eq!(said.code, code, "{most}: {said}");
     }
-    // Of what was pasted the first words count.
+    // Of a long pasted query, the first words are searched for.
     assert_eq!(stage.run(&["recall", &"w ".repeat(60_000)]).code, 0);
     assert_eq!(stage.run(&["recall", &"+w ".repeat(40_000)]).code, 0);
     assert_eq!(stage.say("recall turn --session nobody").code, 1);

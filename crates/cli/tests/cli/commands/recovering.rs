@@ -1,4 +1,4 @@
-//! What a crash left behind.
+//! Recovery after a crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 
 use crate::commands::stage::Stage;
 
-/// A session whose agent pays at `now`; it dies before the receipt when what is returned is dropped.
+/// Starts a session whose agent pays at `now`. Dropping the returned recorder is the crash before the receipt.
 fn paying(stage: &Stage, name: &str, now: i64) -> SessionRecorder<'static> {
     let store = Arc::new(stage.store());
     let options = RecorderOptions {
@@ -33,8 +33,8 @@ fn paying(stage: &Stage, name: &str, now: i64) -> SessionRecorder<'static> {
     recorder
 }
 
-/// Returns what was said without the time of the start.
-fn told(stage: &Stage, line: &str) -> String {
+/// Returns the output without the time of the start.
+fn output_without_time(stage: &Stage, line: &str) -> String {
     let said = stage.say(line).to_string();
     let lines = said
         .lines()
@@ -52,7 +52,7 @@ fn loops_without_a_driver_are_aborted_and_their_calls_listed() {
     let stage = Stage::empty();
     drop(paying(&stage, "gone", 1_000));
     let _alive = paying(&stage, "alive", 32_503_680_000_000);
-    assert_snapshot!(told(&stage, "recover gone --dry-run"), @r#"
+    assert_snapshot!(output_without_time(&stage, "recover gone --dry-run"), @r#"
     Would abort gone.1 of session gone (Running, leased by host/agent\u{1b}[31m until 1970-01-01T00:01:01Z; 0 turns kept)
 
     1 started call without a result:

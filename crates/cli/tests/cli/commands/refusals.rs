@@ -1,4 +1,4 @@
-//! What is refused, and how it is said.
+//! Rejected commands and their messages.
 
 use insta::assert_snapshot;
 
@@ -63,7 +63,7 @@ fn other_files_are_no_database() {
     hint: check --db: what it names is something else
     --- exit 1
     "#);
-    // What a hint says to type is about the database that was named.
+    // The command in a hint contains the database of the failed command.
     assert_snapshot!(stage.say("sessions --db no.db"), @r#"
     --- stderr
     error: no.db: there is no database here
@@ -114,7 +114,7 @@ fn unknown_and_ambiguous_ids_say_what_there_is() {
     "#);
     assert_eq!(stage.run(&["show", ""]).code, 1);
     assert_eq!(stage.run(&["show", &"x".repeat(10_000)]).code, 1);
-    // A whole id wins over a longer one.
+    // A session with exactly this id is preferred to one whose id only begins with it.
     assert_eq!(stage.json("show work")["session_id"], "work");
 }
 
@@ -267,7 +267,7 @@ fn a_file_that_may_not_be_written_is_refused_with_a_reason() {
     let is_root = std::fs::write(stage.path("probe"), "").is_ok();
     let said = stage.say("compact work --max-tokens 9000");
     read_only(&folder, 0o700);
-    // Nothing is forbidden to root.
+    // Permissions do not apply to root.
     if !is_root {
         assert_eq!(said.code, 1, "{said}");
         assert!(said.err.contains("hint: "), "{said}");
@@ -325,7 +325,7 @@ fn a_command_that_the_build_lacks_is_told() {
     "#);
 }
 
-/// A command that reads, beside a creation that was killed: there is nothing yet, and nothing is damaged.
+/// A reading command, after the creation of the database was killed: the database is empty, and nothing is damaged.
 #[test]
 fn a_database_whose_creation_was_killed_reads_as_empty() {
     let stages = [
@@ -346,7 +346,7 @@ fn a_database_whose_creation_was_killed_reads_as_empty() {
         assert!(said.out.starts_with("No sessions yet"), "{at}: {said}");
         assert_eq!(stage.say("verify").code, 0, "{at}");
     }
-    // A journal whose transaction was never finished.
+    // The journal of an unfinished transaction.
     let stage = Stage::empty();
     std::fs::write(stage.path("loopstore.db"), [0; 4096]).unwrap();
     let journal =
@@ -355,7 +355,7 @@ fn a_database_whose_creation_was_killed_reads_as_empty() {
     std::fs::write(stage.path("loopstore.db-journal"), journal).unwrap();
     let said = stage.say("sessions");
     assert_eq!((said.code, &*said.err), (0, ""), "{said}");
-    // What a killed creation had made, but for what the file is written with and its mark.
+    // Everything that the killed creation had written, except the token counter and the mark of the file.
     let stage = Stage::empty();
     drop(stage.store());
     let raw = crate::support::keyed::raw(stage.path("loopstore.db")).unwrap();
@@ -390,7 +390,7 @@ fn objects_that_are_not_of_the_store_are_named_with_what_to_do() {
     );
     let said = stage.say("verify");
     assert!(said.code != 0 && said.out.contains(named), "{said}");
-    // What is recorded can be read, searched and taken over.
+    // The recorded session can be read, searched and continued.
     assert_eq!(stage.say("show work").code, 0);
     assert_eq!(stage.say("search build").code, 0);
     let said = stage.say("verify --salvage clean.db");
@@ -399,7 +399,7 @@ fn objects_that_are_not_of_the_store_are_named_with_what_to_do() {
     assert_eq!(stage.say("--db clean.db protect work").code, 0);
 }
 
-/// The system would end the process with a signal, and nobody would say why.
+/// Without handling, the signal of the system would end the process without a message.
 #[test]
 fn a_write_beyond_the_limit_of_a_file_is_an_error() {
     let stage = Stage::empty();

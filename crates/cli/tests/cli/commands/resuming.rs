@@ -1,4 +1,5 @@
-//! Sessions handed to other agents: where the file is, what is in it, and how the agent is started on it.
+//! Sessions written for other agents: the path and the content of the file, and the command that starts the agent with
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,11 +8,11 @@ use insta::assert_snapshot;
 use loopstore::{Content, Database, Json, Message, Store};
 use serde_json::{Value, json};
 
-use crate::commands::stage::{Said, Stage, answer};
+use crate::commands::stage::{CommandOutput, Stage, answer};
 
 const AGENTS: [&str; 4] = ["claude-code", "codex", "pi", "opencode"];
 
-/// Variables that say where agents keep their sessions.
+/// Variables that set the folders of agents.
 const VARIABLES: [&str; 5] = [
     "CLAUDE_CONFIG_DIR",
     "CODEX_HOME",
@@ -20,8 +21,8 @@ const VARIABLES: [&str; 5] = [
     "XDG_DATA_HOME",
 ];
 
-/// Runs a line with a home folder of its own, and these variables.
-fn say(stage: &Stage, line: &str, variables: &[(&str, &str)]) -> Said {
+/// Runs a line with a home folder of its own and these variables.
+fn say(stage: &Stage, line: &str, variables: &[(&str, &str)]) -> CommandOutput {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut command = stage.command(&words);
     for name in VARIABLES {
@@ -32,7 +33,7 @@ fn say(stage: &Stage, line: &str, variables: &[(&str, &str)]) -> Said {
     stage.said(&command.output().unwrap())
 }
 
-/// Runs a line with `--json`, its texts as they are.
+/// Runs a line with `--json` and returns its texts unchanged.
 fn json(stage: &Stage, line: &str, variables: &[(&str, &str)]) -> Value {
     let words: Vec<&str> = line.split_whitespace().chain(["--json"]).collect();
     let mut command = stage.command(&words);
@@ -52,7 +53,7 @@ fn store(stage: &Stage) -> Store {
     Store::from(database)
 }
 
-/// All files below a folder.
+/// Returns all files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -166,7 +167,7 @@ fn nothing_that_is_there_is_ever_replaced_and_no_half_file_is_left() {
     let parts = files(stage.path("").as_path()).into_iter();
     let parts = parts.filter(|path| path.extension().is_some_and(|end| end == "part"));
     assert_eq!(parts.count(), 0);
-    // A second time there is a second file.
+    // A second run writes a second file.
     say(&stage, "resume work --for claude-code", &[]);
     say(&stage, "resume work --for claude-code", &[]);
     assert_eq!(files(&stage.path("home")).len(), 2);
@@ -180,7 +181,7 @@ fn a_window_gets_the_context_that_fits_it_and_the_session_stays_as_it_is() {
     let (whole, small) = (whole["tokens"].as_u64(), small["tokens"].as_u64());
     assert!(small < whole && small <= Some(3000), "{small:?} {whole:?}");
     assert_eq!(stage.json("history work"), json!([]));
-    // What is compacted already is written so.
+    // A session that is compacted already is written compacted.
     stage.json("compact work --max-tokens 3000 --force");
     let context = stage.json("context work")["tokens"].as_u64();
     let fits = stage.json("resume work --for codex --max-tokens 100k -o fits.jsonl");
@@ -235,7 +236,7 @@ fn no_name_that_a_transcript_chose_leads_the_file_elsewhere() {
     assert_eq!(files(&stage.path("home")).len(), 4);
 }
 
-/// Claude Code composes the path of its folder, and hashes a long one as its program does.
+/// Claude Code builds the path of its folder from composed letters, and hashes a long path as its program does.
 #[test]
 fn a_folder_with_taken_apart_letters_or_a_long_path_has_the_name_that_claude_code_looks_for() {
     let stage = Stage::new();
@@ -273,7 +274,7 @@ fn a_folder_with_taken_apart_letters_or_a_long_path_has_the_name_that_claude_cod
     let (native, script) = (by_program("\x7fELF"), by_program("#!/usr/bin/env node\n"));
     assert_eq!(native[..201], script[..201]);
     assert_ne!(native, script);
-    // What is there already counts, whatever is installed.
+    // An existing folder is used, whichever version is installed.
     assert_eq!(resumed(&long, "").0, script);
     std::fs::remove_dir_all(stage.path("home/.claude/projects")).unwrap();
     assert_eq!(resumed(&long, "").0, native);
@@ -296,7 +297,7 @@ fn the_agents_own_variables_say_where_its_sessions_are() {
         let file = Path::new(told["file"].as_str().unwrap());
         assert!(file.is_file(), "{variable}: {file:?}");
         assert!(file.starts_with(stage.path(below)), "{variable}: {file:?}");
-        // An empty one says nothing.
+        // An empty variable is ignored.
         let told = json(&stage, &line, &[(variable, "")]);
         let file = Path::new(told["file"].as_str().unwrap());
         assert!(file.starts_with(stage.path("home")), "{variable}: {file:?}");

@@ -1,4 +1,4 @@
-//! State that only a provider can read: what is shown of it, and what is kept.
+//! State that only a provider can read: how it is shown, and that it is kept.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn compaction() -> Value {
     json!({"type": "compaction", "id": "cmp_1", "encrypted_content": CIPHER})
 }
 
-/// A stage with a session `s` that holds both.
+/// Creates a stage with a session `s` that contains both kinds.
 fn stage() -> Stage {
     let stage = Stage::empty();
     let block = |item: Value| json!({"type": "sealed", "provider": "openai", "item": item});
@@ -95,7 +95,7 @@ fn json_gives_sealed_state_as_it_came_and_a_copy_is_the_same() {
     assert_eq!(copy["messages"], context["messages"]);
 }
 
-/// A conversation in the form, and the field of a request that holds it.
+/// Returns a conversation in each form, with the name of the request's field for it.
 fn conversations() -> [(&'static str, &'static str, Value); 3] {
     let anthropic = json!([
         {"role": "user", "content": [{"type": "text", "text": "Will it rain?"}]},
@@ -160,7 +160,7 @@ fn conversations_of_every_kind_of_item_come_in_as_the_library_takes_them() {
     for seed in 200..206 {
         for form in Form::ALL {
             let request = request(form, &mut Random::new(seed));
-            // Another order of keys than any map gives shows that the text itself is kept.
+            // The reversed keys are in an order that no map produces, so they show that the text itself is kept.
             let text = reversed(&json!(list(&request)));
             let stage = Stage::empty();
             let output = append(
@@ -209,7 +209,7 @@ fn what_is_exported_in_a_form_is_imported_as_the_same_conversation() {
     }
 }
 
-/// A stage with a session `s` that Anthropic compacted within its second answer.
+/// Creates a stage with a session `s` that Anthropic compacted within its second answer.
 fn compacted() -> Stage {
     let stage = Stage::empty();
     let lines = [
@@ -249,7 +249,7 @@ fn a_context_for_the_provider_begins_with_its_compaction_until_a_repair() {
         );
         assert!(!request.to_string().contains("Will it rain?"), "{line}");
     }
-    // Who reads for nobody in particular is told what he does not see.
+    // A reader for no particular provider gets a note on what is not shown.
     let note = "note: anthropic compacted this session itself, and reads ";
     assert!(stage.say("context s").err.starts_with(note));
     assert_eq!(stage.say("context s --for anthropic").err, "");
@@ -295,7 +295,7 @@ fn a_context_for_the_provider_begins_with_its_compaction_until_a_repair() {
         request.contains("Will it rain?") && !request.contains(CIPHER),
         "{request}"
     );
-    // It is undone from the leaf on; its own loop, which is earlier, is as it was.
+    // The compaction is undone from the leaf on; the earlier loop that contains it is unchanged.
     assert_eq!(stage.json(active)[0]["is_active"], 1);
     assert_eq!(count("context s --for anthropic"), 5);
     assert_eq!(stage.say("context s").err, "");
@@ -315,7 +315,7 @@ fn reasoning_that_its_provider_cannot_read_any_more_is_left_out_when_asked() {
     let mended = without["mended"].as_array().unwrap();
     let is_told = |one: &&Value| one["kind"] == "reasoning_dropped" && one["item"] == "reasoning";
     assert_eq!(mended.iter().filter(is_told).count(), 1, "{without}");
-    // Only asked for, it goes; stored it stays.
+    // The option applies to its own call only; stored reasoning stays.
     assert_eq!(request("--format responses"), whole);
     for line in [
         "context s --drop-reasoning",

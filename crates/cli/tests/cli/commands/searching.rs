@@ -1,4 +1,4 @@
-//! Finding and reading what a compaction hid.
+//! Search and display of messages that a compaction hides.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! A folder with a database, and the program run in it.
+//! A folder with a database, in which the program is run.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use loopstore::extend::session::{create_loop, create_session};
 use loopstore::extend::write;
 use loopstore::*;
 
-/// Variables that lead agents, and the state of their hooks, out of the home folder.
+/// Variables that move the folders of agents, and the state of their hooks, out of the home folder.
 pub const AGENTS_HOMES: [&str; 8] = [
     "CLAUDE_CONFIG_DIR",
     "CODEX_HOME",
@@ -23,14 +23,14 @@ pub const AGENTS_HOMES: [&str; 8] = [
     "OPENCODE_CONFIG_DIR",
 ];
 
-/// What the program said.
-pub struct Said {
+/// The output of a run of the program.
+pub struct CommandOutput {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for CommandOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.out)?;
         if !self.err.is_empty() {
@@ -43,7 +43,7 @@ impl fmt::Display for Said {
     }
 }
 
-impl Said {
+impl CommandOutput {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}\n{self}"))
     }
@@ -54,13 +54,13 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A folder without a database.
+    /// Creates a folder without a database.
     pub fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { folder }
     }
 
-    /// A folder with a database of three sessions.
+    /// Creates a folder with a database of three sessions.
     pub fn new() -> Self {
         let stage = Self::empty();
         let store = stage.store();
@@ -86,7 +86,7 @@ impl Stage {
             .env_remove("LOOPSTORE_DB")
             .env_remove("LOOPSTORE_CONFIG")
             .env("COLUMNS", "110");
-        // Nothing here reads or changes what the user has set up.
+        // The tests neither read nor change the configuration of the user.
         command.env("HOME", self.path("home"));
         for variable in AGENTS_HOMES {
             command.env_remove(variable);
@@ -94,28 +94,28 @@ impl Stage {
         command
     }
 
-    /// Runs the program; what differs from run to run is replaced.
-    pub fn run(&self, args: &[&str]) -> Said {
+    /// Runs the program. Values that differ from run to run are replaced in its output.
+    pub fn run(&self, args: &[&str]) -> CommandOutput {
         self.said(&self.command(args).output().unwrap())
     }
 
-    /// Returns what a program said; what differs from run to run is replaced.
-    pub fn said(&self, output: &Output) -> Said {
+    /// Returns the output of a program, with values replaced that differ from run to run.
+    pub fn said(&self, output: &Output) -> CommandOutput {
         let text = |bytes| self.scrub(std::str::from_utf8(bytes).unwrap());
-        Said {
+        CommandOutput {
             code: output.status.code().unwrap(),
             out: text(&output.stdout),
             err: text(&output.stderr),
         }
     }
 
-    /// Runs a line of words.
-    pub fn say(&self, line: &str) -> Said {
+    /// Runs a line, split at spaces.
+    pub fn say(&self, line: &str) -> CommandOutput {
         self.run(&line.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// Runs a line in a shell, as somebody does who pastes it.
-    pub fn paste(&self, line: &str) -> Said {
+    /// Runs a line in a shell, as if it had been pasted.
+    pub fn paste(&self, line: &str) -> CommandOutput {
         let program = assert_cmd::cargo::cargo_bin("loopstore");
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", program.parent().unwrap().display());
@@ -125,7 +125,7 @@ impl Stage {
         self.said(&shell.output().unwrap())
     }
 
-    /// Runs a line that must end well, and reads what it printed.
+    /// Runs a line that must succeed, and parses its output.
     pub fn json(&self, line: &str) -> serde_json::Value {
         let said = self.say(&format!("{line} --json"));
         assert_eq!(said.code, 0, "{said}");
@@ -201,7 +201,7 @@ fn variable(text: &str) -> Option<(usize, &'static str)> {
     if fits("xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx") {
         return Some((36, "RUN"));
     }
-    // An id that a table cut.
+    // An id that a table truncated.
     if fits("xxxxxxxx-xxxx-7") {
         let kept = text
             .chars()
@@ -272,7 +272,7 @@ pub fn add_loop(
     .unwrap();
 }
 
-/// The turns of a loop: a prompt, then calls with long results, then an answer.
+/// Returns the turns of a loop: a prompt, then calls with long results, then an answer.
 pub fn turns(prompt: &str, count: u32, lines: u32) -> Vec<AgentMessage> {
     let mut messages = vec![Message::user(prompt)];
     let mut placed = Vec::new();
@@ -329,7 +329,7 @@ fn at_some_time(mut message: Message) -> AgentMessage {
     message.into()
 }
 
-/// Three loops that go on from each other, and a branch of the first.
+/// Creates three loops that continue one another, and a branch of the first.
 fn work(store: &SqliteStore) {
     let key = session(store, "work", "Repair the build");
     let spec = |id, parent, kind| LoopSpec {
@@ -354,7 +354,7 @@ fn work(store: &SqliteStore) {
     add_loop(store, key, test, turns("test it", 14, 80));
 }
 
-/// A session that would do harm if it were taken for anything but text.
+/// Creates a session whose texts do harm if they are interpreted.
 fn messy(store: &SqliteStore) {
     let key = session(
         store,
@@ -390,7 +390,7 @@ fn messy(store: &SqliteStore) {
     ];
     messages.push(at_some_time(Message::user("thanks")));
     add_loop(store, key, spec, messages);
-    // The prompt of the system has the time of its append, which differs from run to run.
+    // The system prompt has the time of its append, which differs from run to run.
     write(store, |write| {
         let mut row = write.session_by_key(key)?;
         row.last_active_at = Some("2026-01-05T09:01:00.000Z".into());

@@ -1,11 +1,11 @@
-//! A session on the command line alone: compactions with turns between, undone and redone, a fork,
-//! and at each step the context that a model of a few lines says.
+//! A session managed on the command line alone: compactions with turns between them, undone and redone, a fork, and
+//! after each step the context that a model of a few lines predicts.
 
 use serde_json::{Value, json};
 
 use super::stage::Stage;
 
-/// A loop of steps, and at how many turns each of its live compactions was made.
+/// A loop of steps, and the number of turns at which each of its live compactions was made.
 #[derive(Clone, Default)]
 struct Model {
     turns: usize,
@@ -58,12 +58,12 @@ fn transcript(turns: usize) -> String {
 struct Story {
     stage: Stage,
     session: String,
-    /// What was printed at each moment, and how to ask for it again.
+    /// The printed context at each step, and the arguments that print it again.
     printed: Vec<(String, String)>,
 }
 
 impl Story {
-    /// Runs a line; run ids stay as they are.
+    /// Runs a line without replacing run ids.
     fn say(&self, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         let output = self.stage.command(&words).output().unwrap();
@@ -101,8 +101,8 @@ impl Story {
         rows[0]["current_loop_id"].as_str().unwrap().to_owned()
     }
 
-    /// Checks the context against the model, and notes it under a moment.
-    fn is(&mut self, expected: &[String], moment: &str) {
+    /// Checks the context against the model, and records it under the argument that selects it.
+    fn check_context(&mut self, expected: &[String], moment: &str) {
         let printed = self.context("");
         assert_eq!(texts(&printed), expected, "{moment}");
         if !moment.is_empty() {
@@ -117,7 +117,7 @@ impl Story {
         }
     }
 
-    /// Compacts and returns the run.
+    /// Compacts, and returns the id of the run.
     fn compact(&self, rest: &str) -> String {
         let tokens: Value = serde_json::from_str(&self.context("")).unwrap();
         let window = tokens["tokens"].as_u64().unwrap() * 11 / 10;
@@ -160,25 +160,25 @@ fn the_command_line_tells_the_whole_story() {
         story.grow(turns);
         model.turns = turns;
         let last = format!("{}:{}", story.current_loop(), turns - 1);
-        story.is(&model.context(), &last);
-        // The moment of the last turn is before the run that follows.
+        story.check_context(&model.context(), &last);
+        // The tick of the last turn is before that of the run that follows.
         let run = story.compact("");
         model.live.push(turns);
-        story.is(&model.context(), &run);
+        story.check_context(&model.context(), &run);
         runs.push(run);
     }
     for back in [2, 1] {
         let undone = story.json(&format!("undo {}", story.session));
         assert_eq!(undone["run_id"], runs[back].as_str());
         model.live.pop();
-        story.is(&model.context(), "");
+        story.check_context(&model.context(), "");
     }
     let redone = story.json(&format!("redo {}", story.session));
     assert_eq!(redone["run_id"], runs[1].as_str());
     model.live.push(13);
-    story.is(&model.context(), "");
+    story.check_context(&model.context(), "");
 
-    // At turn 14 the second run had been made, the third had not.
+    // At turn 14 the second run had been made, but not the third.
     let parent = story.current_loop();
     let forked = story.json(&format!(
         "fork {} --loop {parent} --turn 14 --id branch",
@@ -186,15 +186,15 @@ fn the_command_line_tells_the_whole_story() {
     ));
     assert_eq!(forked["parent_turn"], 14);
     model.turns = 15;
-    story.is(&model.context(), "");
+    story.check_context(&model.context(), "");
     story.compact("");
-    // The fork has no turn of its own: its last turns are those of the loop before.
+    // The fork has no turns of its own: its last turns are those of the loop before.
     let mut expected: Vec<String> = (0..13)
         .map(|turn| format!("[Summary] step {turn}"))
         .collect();
     expected.extend((13..15).flat_map(Model::original));
-    story.is(&expected, "");
-    // The other branch knows nothing of it.
+    story.check_context(&expected, "");
+    // The other branch is not affected.
     let other = story.context(&format!("--loop {parent}"));
     model.turns = 19;
     assert_eq!(texts(&other), model.context());

@@ -1,11 +1,11 @@
-//! Compaction by a model: a real server on loopback plays the model.
+//! Compaction by a model, which is a real server on loopback.
 
 use std::process::Stdio;
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::commands::stage::{Said, Stage};
+use crate::commands::stage::{CommandOutput, Stage};
 use crate::support::http_server::{HttpServer, ServedResponse};
 use crate::support::{hang, process};
 
@@ -26,8 +26,8 @@ fn anthropic() -> ServedResponse {
     ServedResponse::Answers(200, "", body.to_string().into_bytes())
 }
 
-/// Runs a line with these variables, and none of those that a developer may have set.
-fn say(stage: &Stage, line: &str, variables: &[(&str, &str)]) -> Said {
+/// Runs a line with these variables, without those that a developer may have set.
+fn say(stage: &Stage, line: &str, variables: &[(&str, &str)]) -> CommandOutput {
     let mut command = stage.command(&line.split_whitespace().collect::<Vec<_>>());
     for provider in ["OPENAI", "ANTHROPIC"] {
         for name in ["API_KEY", "BASE_URL", "MODEL"] {
@@ -99,7 +99,7 @@ fn the_environment_names_server_and_model() {
         ("ANTHROPIC_API_KEY", KEY),
         ("ANTHROPIC_BASE_URL", &server.url),
         ("ANTHROPIC_MODEL", "claude-x"),
-        // Another provider's.
+        // The model of another provider.
         ("OPENAI_MODEL", "gpt-x"),
     ];
     let said = say(&stage, &format!("{COMPACT} {options} --json"), &variables);
@@ -182,7 +182,7 @@ fn a_dry_run_asks_no_model() {
 }
 
 /// Runs `compact` with a command that writes the summaries.
-fn by_command(stage: &Stage, command: &str, more: &[&str]) -> Said {
+fn by_command(stage: &Stage, command: &str, more: &[&str]) -> CommandOutput {
     let mut arguments: Vec<&str> = COMPACT.split_whitespace().collect();
     arguments.extend(["--command", command]);
     arguments.extend(more);
@@ -200,7 +200,7 @@ fn a_command_writes_the_summaries() {
         context.contains("> ## Task\n> Mend the parser.\n"),
         "{context}"
     );
-    // A model that runs no more.
+    // A model whose server has stopped.
     let stage = Stage::new();
     let said = by_command(&stage, "echo no such model >&2; exit 7", &["--json"]);
     let report = said.json();
@@ -217,7 +217,7 @@ fn a_command_writes_the_summaries() {
 #[test]
 fn a_dry_run_shows_what_a_model_would_be_sent() {
     let stage = Stage::new();
-    // Neither a model nor a key is needed.
+    // A dry run needs neither a model nor a key.
     let said = say(&stage, &format!("{COMPACT} --dry-run --show-prompt"), &[]);
     assert_eq!(said.code, 0, "{said}");
     let prompts = stage.json(&format!("{} --dry-run --show-prompt", COMPACT.trim_end()));
@@ -243,7 +243,7 @@ fn a_dry_run_shows_what_a_model_would_be_sent() {
         said.out.contains("=== turns 0-2 of ask: system\n"),
         "{said}"
     );
-    // Exactly that is sent.
+    // Exactly this prompt is sent.
     let file = stage.path("sent");
     let command = format!("cat >> {}; echo 'Go on.'", file.display());
     by_command(&stage, &command, &[]);

@@ -1,4 +1,4 @@
-//! `browse` as it runs: keys, the screen, and the terminal that it leaves behind.
+//! `browse` while it runs: keys, the screen, and the state of the terminal afterwards.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn pid(folder: &Path) -> String {
     read().trim().to_owned()
 }
 
-/// The terminal takes lines and shows what is typed, as before.
+/// Checks that the terminal reads lines and echoes input, as before.
 fn is_as_before(terminal: Terminal) -> String {
     terminal.wait_for("over");
     let (text, screen) = terminal.end();
@@ -73,7 +73,7 @@ fn a_signal_gives_the_terminal_back() {
     }
 }
 
-/// A fault is built into debug builds only.
+/// A failpoint, which only debug builds contain.
 #[cfg(debug_assertions)]
 #[test]
 fn a_panic_gives_the_terminal_back_and_is_told() {

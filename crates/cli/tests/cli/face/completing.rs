@@ -1,4 +1,4 @@
-//! What a shell is told while a line is typed.
+//! The completions that a shell gets while a line is typed.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::support::needs;
 
 const IDS: [&str; 5] = ["kite-1", "kite-2", "worker", "$(reboot)", "two words"];
 
-/// Asks as the script for bash does; the last word is the one that is typed.
+/// Calls the program as the completion script for bash does; the last word is the incomplete one.
 fn completed(stage: &Stage, words: &[&str]) -> (Vec<String>, String) {
     let mut command = Command::new(program());
     command.arg("--").arg("loopstore").args(words);
@@ -22,7 +22,7 @@ fn completed(stage: &Stage, words: &[&str]) -> (Vec<String>, String) {
     assert!(output.status.success());
     let out = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    // Where an id may stand an option may, too.
+    // In the place of an id there may also be an option.
     let words = out.lines().filter(|word| !word.starts_with('-'));
     (words.map(str::to_owned).collect(), said)
 }

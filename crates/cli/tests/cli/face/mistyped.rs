@@ -1,4 +1,4 @@
-//! What is said to somebody who mistyped.
+//! Messages for mistyped ids, commands and options.
 
 use loopstore::{Session, SessionId, StoreError, extend as store};
 
@@ -97,11 +97,11 @@ fn what_people_type_elsewhere_works_too() {
     assert!(stage.refused("watch no-such-file").contains("no-such-file"));
 }
 
-/// With `LOOPSTORE_LONG` a hundred thousand.
+/// With `LOOPSTORE_LONG`, a hundred thousand sessions.
 #[test]
 fn very_many_sessions_are_no_obstacle() {
     let count = if is_long() { 100_000 } else { 20_000 };
-    // Spread over all beginnings, as random ids are.
+    // The beginnings are distributed as those of random ids.
     let id = |at: u32| format!("{:08x}-{at}", at.wrapping_mul(2_654_435_761));
     let stage = Stage::of(&[]);
     let store = keyed::open(stage.folder().join("loopstore.db")).unwrap();

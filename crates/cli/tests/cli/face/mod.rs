@@ -1,5 +1,5 @@
-//! The command line as somebody meets it at a terminal: what a shell completes, what is said to a
-//! mistyped id, the pager, and `browse`, the last two in a pseudo-terminal.
+//! The command line at a terminal: completions, messages for mistyped ids, the pager, and `browse`, the last two in a
+//! pseudo-terminal.
 
 #[cfg(feature = "browse")]
 mod browsing;
@@ -24,7 +24,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A folder with a database of sessions of one loop with one turn each.
+    /// Creates a folder with a database of sessions, each with one loop of one turn.
     pub fn of(ids: &[&str]) -> Self {
         let stage = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -34,7 +34,7 @@ impl Stage {
         stage
     }
 
-    /// A folder with the session of the demonstration, and the id of its run.
+    /// Creates a folder with the session of the demonstration, and returns the id of its run.
     pub fn demo() -> (Self, String) {
         let stage = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -62,7 +62,7 @@ impl Stage {
         command.env_remove("LOOPSTORE_DB").output().unwrap()
     }
 
-    /// Runs a line that must fail, and returns what it says.
+    /// Runs a line that must fail, and returns its message.
     pub fn refused(&self, line: &str) -> String {
         let output = self.run(&line.split(' ').collect::<Vec<_>>());
         assert!(!output.status.success() && output.stdout.is_empty());
@@ -70,7 +70,7 @@ impl Stage {
     }
 }
 
-/// The program.
+/// Returns the path of the program.
 pub fn program() -> PathBuf {
     assert_cmd::cargo::cargo_bin("loopstore")
 }

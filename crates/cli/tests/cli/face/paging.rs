@@ -1,4 +1,4 @@
-//! Long output goes through a pager, on a terminal only.
+//! Long output goes through a pager, only at a terminal.
 
 use super::Stage;
 use super::terminal::Terminal;
@@ -66,7 +66,7 @@ fn who_quits_early_sees_no_error() {
         text.contains("SESSION") && text.contains("exit 0"),
         "{text}"
     );
-    // More than the pipe holds, so that writing fails.
+    // The output is larger than the buffer of the pipe, so that writing fails.
     let query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 100000)
         SELECT i FROM n";
     let text = ended(&stage, &format!("PAGER=true $LOOPSTORE sql '{query}'"));
@@ -79,13 +79,13 @@ fn less_shows_a_screen_and_ctrl_c_ends_neither() {
         return;
     }
     let stage = stage();
-    // The shell would end at Ctrl-C, too.
+    // Otherwise Ctrl-C would end the shell too.
     let line = "trap : INT; $LOOPSTORE sessions; echo exit $?";
     let mut terminal = Terminal::run(stage.folder(), SIZE, line);
     let screen = terminal.wait_for("SESSION").contents();
     assert!(!screen.contains("exit"), "{screen}");
     terminal.press("\u{3}");
-    // The terminal drops what is typed until the signal has come.
+    // The terminal discards input until the signal has arrived.
     std::thread::sleep(std::time::Duration::from_millis(300));
     terminal.press("G");
     terminal.wait_for("s-00");

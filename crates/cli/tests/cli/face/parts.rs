@@ -1,4 +1,4 @@
-//! The parts of a context from stored sizes are those of the context that is built.
+//! The sizes of a context's parts from stored totals equal those of the context that is built.
 
 use loopstore::context::context_parts;
 use loopstore::{BuildOptions, OlderLoops, SqliteStore, build_context_from_session};

@@ -1,4 +1,4 @@
-//! A program in a pseudo-terminal, which `script` of util-linux opens: the tests hold no unsafe code.
+//! Runs a program in a pseudo-terminal, which `script` of util-linux opens: the tests contain no unsafe code.
 
 use crate::support::hang::HUNG;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a line of shell in a terminal of so many rows and columns; `$LOOPSTORE` is the program.
+    /// Runs a shell line in a terminal with this number of rows and columns; `$LOOPSTORE` is the program.
     pub fn run(folder: &Path, size: (u16, u16), line: &str) -> Self {
         let line = format!("stty rows {} cols {}; {line}", size.0, size.1);
         let mut command = Command::new("script");
@@ -63,12 +63,12 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// All that was written.
+    /// Returns all output.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
     }
 
-    /// What stands on the screen.
+    /// Returns the current screen.
     pub fn screen(&self) -> vt100::Screen {
         let (rows, columns) = self.size;
         let mut parser =
@@ -77,7 +77,7 @@ impl Terminal {
         parser.screen().clone()
     }
 
-    /// Waits until a text stands on the screen.
+    /// Waits until a text is on the screen.
     pub fn wait_for(&self, text: &str) -> vt100::Screen {
         let begun = Instant::now();
         loop {
@@ -91,14 +91,14 @@ impl Terminal {
         }
     }
 
-    /// Waits until the line has ended and returns all that was written.
+    /// Waits until the line has ended, and returns all output.
     pub fn end(mut self) -> (String, vt100::Screen) {
         let begun = Instant::now();
         while self.script.try_wait().unwrap().is_none() {
             assert!(begun.elapsed() < HUNG, "goes on:\n{}", self.text());
             thread::sleep(Duration::from_millis(20));
         }
-        // What was written last may still be on its way.
+        // The last output may still be buffered.
         thread::sleep(Duration::from_millis(50));
         (self.text(), self.screen())
     }

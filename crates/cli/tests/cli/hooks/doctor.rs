@@ -1,11 +1,11 @@
-//! What `doctor` says of what is set up, and of what hooks kept to themselves.
+//! `doctor`: its report on the installation, and on the errors that hooks did not show.
 
 use insta::assert_snapshot;
 
 use super::{call, claude_code, event, stage};
 use crate::commands::stage::Stage;
 
-/// Replaces what differs from run to run.
+/// Runs `doctor`, and replaces values that differ from run to run.
 fn doctor(stage: &Stage) -> (i32, String) {
     let said = stage.say("doctor");
     assert_eq!(said.err, "");

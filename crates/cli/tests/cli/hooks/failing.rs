@@ -1,4 +1,4 @@
-//! Whatever is wrong, the agent notices nothing, and the log says what it was.
+//! A failing hook does not disturb the agent, and the log contains the error.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{call, claude_code, event, logged, stage, stored};
 use crate::commands::stage::Stage;
 
-/// Calls a hook that must fail and say nothing, and returns why.
+/// Calls a hook that must fail without output, and returns the error in the log.
 fn failure(stage: &Stage, agent: &str, event: &str, input: &[u8]) -> String {
     let said = call(stage, agent, event, input);
     assert_eq!(said.out, "", "{agent} {event}");
@@ -83,7 +83,7 @@ fn an_agent_notices_nothing_of_wrong_arguments() {
     }
     let said = stage.say("--key-command false hook claude-code Stop");
     assert_eq!((said.code, &*said.out, &*said.err), (0, "", ""));
-    // Somebody who asks is answered.
+    // `--help` is answered as usual.
     let said = stage.say("hook --help");
     assert!(said.code == 0 && said.out.contains("Usage"), "{said}");
 }

@@ -1,5 +1,5 @@
-//! The agents' own programs call the hooks that were installed: a session is recorded as it goes on, and where
-//! the agent compacts, the working state reaches its model. The provider is played on loopback.
+//! The agents' own programs call the installed hooks: a session is recorded while it runs, and after a compaction by
+//! the agent its model gets the working state. A server on loopback is the provider.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,24 +7,25 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::stored;
-use crate::agents::{commands, configure, narrate_using, program};
+use crate::agents::{commands, configure, program, provider_answer_with};
 use crate::commands::stage::Stage;
 use crate::support::http_server::{HttpServer, ServedResponse};
 use crate::support::needs;
 
-/// Counts so much where it is asked to, that an agent compacts before it goes on.
-fn narrate(request: &str) -> String {
+/// Returns the provider's answer, with so many tokens in its usage where the prompt asks for it that the agent
+/// compacts.
+fn provider_answer(request: &str) -> String {
     let body = request.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     let body: Value = serde_json::from_str(body).unwrap_or_default();
     let list = body.get("messages").or(body.get("input"));
     let last = list.and_then(Value::as_array).and_then(|list| list.last());
     let last = last.unwrap_or(&Value::Null).to_string();
     let fills = last.contains("FILL") && !last.to_lowercase().contains("summary");
-    narrate_using(request, if fills { 50_000 } else { 5 })
+    provider_answer_with(request, if fills { 50_000 } else { 5 })
 }
 
-/// Makes an agent compact early, and small sessions too.
-fn narrow(agent: &str, home: &Path) {
+/// Configures an agent to compact early, and small sessions too.
+fn compact_early(agent: &str, home: &Path) {
     let change = |file: &str, from: &str, to: &str| {
         let path = home.join(file);
         let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -54,7 +55,7 @@ fn narrow(agent: &str, home: &Path) {
     }
 }
 
-/// What makes an agent compact its session, and go on.
+/// Returns the commands that make an agent compact its session, and continue it.
 fn compactions(agent: &str, goes_on: &str) -> Vec<String> {
     let say = |what: &str| goes_on.replace("PING", what);
     match agent {
@@ -84,9 +85,9 @@ fn every_agent_records_through_its_hooks_and_gets_the_working_state_when_it_comp
     };
     let json = |line: &str| serde_json::from_str::<Value>(&command(line)).unwrap();
     for agent in ["claude-code", "codex", "pi", "opencode"] {
-        let server = HttpServer::start(vec![ServedResponse::Narrates(Arc::new(narrate))]);
+        let server = HttpServer::start(vec![ServedResponse::Narrates(Arc::new(provider_answer))]);
         configure(agent, &home, &server.url);
-        narrow(agent, &home);
+        compact_early(agent, &home);
         command(&format!("install {agent} --yes --db loopstore.db"));
         let told = json(&format!(
             "resume work --for {agent} --cwd agents-work --json"
@@ -101,7 +102,7 @@ fn every_agent_records_through_its_hooks_and_gets_the_working_state_when_it_comp
                 texts.join("--- stderr\n")
             );
         };
-        // Codex runs hooks that nobody reviewed only when told to.
+        // Codex runs hooks that nobody reviewed only with this flag.
         let trust = "codex exec --dangerously-bypass-hook-trust";
         let lines = commands(agent, &told);
         let lines: Vec<String> = lines

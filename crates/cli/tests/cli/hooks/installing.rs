@@ -1,4 +1,4 @@
-//! What `install` writes into the configuration of an agent, and that nothing of it stays.
+//! The changes of `install` to the configuration of an agent, and their complete removal.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{call, stage};
-use crate::commands::stage::{Said, Stage};
+use crate::commands::stage::{CommandOutput, Stage};
 
 const AGENTS: [&str; 4] = ["claude-code", "codex", "pi", "opencode"];
 
-/// The file of each agent that has hooks.
+/// The configuration file of each agent that has hooks.
 const FILES: [(&str, &str); 4] = [
     ("claude-code", ".claude/settings.json"),
     ("codex", ".codex/config.toml"),
@@ -19,7 +19,7 @@ const FILES: [(&str, &str); 4] = [
     ("opencode", ".config/opencode/plugin/loopstore.js"),
 ];
 
-fn install(stage: &Stage, line: &str) -> Said {
+fn install(stage: &Stage, line: &str) -> CommandOutput {
     stage.say(&format!("install {line}"))
 }
 
@@ -30,7 +30,7 @@ fn written(stage: &Stage, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// All files in the home folder but those of loopstore itself.
+/// Returns all files in the home folder except those of loopstore.
 fn home(stage: &Stage) -> BTreeMap<PathBuf, Vec<u8>> {
     fn walk(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
         for entry in std::fs::read_dir(folder).into_iter().flatten() {
@@ -89,7 +89,7 @@ fn what_was_there_comes_back_byte_for_byte() {
             assert!(text.contains("hook") && text.contains(agent), "{text}");
             for line in content.iter().flat_map(|content| content.lines()) {
                 let line = line.trim_matches(['{', '}', '[', ']', '\u{feff}', ' ', '\t', ',']);
-                // One that was in one line may get more of them.
+                // A list that was in one line may get more entries.
                 assert!(
                     text.contains(line) || line.contains("hooks"),
                     "lost {line:?} of\n{text}"
@@ -102,7 +102,7 @@ fn what_was_there_comes_back_byte_for_byte() {
                     "{text:?}"
                 );
             }
-            // Once more changes nothing, not even what is kept.
+            // A second run changes nothing, not even the backup.
             let installed = home(&stage);
             let again = install(&stage, &format!("{agent} --yes"));
             assert!(
@@ -175,7 +175,7 @@ fn the_entries_are_what_the_agent_runs() {
     assert!(read(".pi/agent/extensions/loopstore.ts").contains(&words));
     let words = words.replace("\"pi\"", "\"opencode\"");
     assert!(read(".config/opencode/plugin/loopstore.js").contains(&words));
-    // The database is there: a hook makes none.
+    // The database is created by `install`, since hooks create none.
     assert!(db.exists());
 }
 
@@ -216,7 +216,7 @@ fn what_others_wrote_since_stays() {
         "{text}"
     );
     assert!(!extension.exists() && extension.with_extension("ts.changed").exists());
-    // Taken out by hand: nothing is left to do.
+    // The hooks were removed by hand, so there is nothing to do.
     std::fs::remove_file(stage.path("home").join(FILES[3].1)).unwrap();
     let said = install(&stage, "opencode --uninstall --yes");
     assert!(
@@ -232,7 +232,7 @@ fn an_installation_after_other_changes_still_comes_out_clean() {
     install(&stage, "claude-code --yes");
     let text = std::fs::read_to_string(&settings).unwrap();
     std::fs::write(&settings, text.replace("\"dark\"", "\"light\"")).unwrap();
-    // Another database: the lines are written anew, once.
+    // For another database the entries are replaced.
     let said = install(&stage, "claude-code --yes --db other.db");
     assert_eq!(said.code, 0, "{said}");
     let text = std::fs::read_to_string(&settings).unwrap();
@@ -338,7 +338,7 @@ fn an_unreadable_file_is_told_and_left_alone() {
     let path = written(&stage, FILES[0].1, "{}");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::read(&path).is_ok() {
-        // Root reads all.
+        // Root can read everything.
         return;
     }
     let said = install(&stage, "claude-code --yes");
@@ -442,13 +442,13 @@ fn the_server_of_tools_is_set_up_and_taken_out() {
         codex.contains("[mcp_servers.loopstore]") && !codex.contains("--allow"),
         "{codex}"
     );
-    // Once more without --mcp leaves the server where it is.
+    // A second run without --mcp keeps the server.
     install(&stage, "codex --yes");
     assert_eq!(
         std::fs::read_to_string(stage.path("home/.codex/config.toml")).unwrap(),
         codex
     );
-    // Claude Code writes into its list all the time.
+    // Claude Code itself changes this file all the time.
     let text = std::fs::read_to_string(&list).unwrap();
     std::fs::write(&list, text.replace(": 3", ": 4")).unwrap();
     for agent in ["claude-code", "codex", "opencode"] {

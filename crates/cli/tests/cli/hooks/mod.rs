@@ -1,4 +1,4 @@
-//! Inside the agents: what their hooks get, what is recorded, how they are installed, and what `doctor` says.
+//! Hooks of agents: their input, the recorded sessions, their installation, and `doctor`.
 
 mod doctor;
 mod failing;
@@ -11,29 +11,29 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::commands::stage::{Said, Stage};
+use crate::commands::stage::{CommandOutput, Stage};
 
-/// A folder with an empty database.
+/// Creates a folder with an empty database.
 fn stage() -> Stage {
     let stage = Stage::empty();
     drop(stage.store());
     stage
 }
 
-/// Calls a hook, which must end well whatever it gets.
-fn call(stage: &Stage, agent: &str, event: &str, input: &[u8]) -> Said {
+/// Calls a hook, which must succeed with any input.
+fn call(stage: &Stage, agent: &str, event: &str, input: &[u8]) -> CommandOutput {
     let mut command = stage.command(&["hook", agent, event]);
     let begun = Instant::now();
     let output = command.write_stdin(input).output().unwrap();
     let took = begun.elapsed();
     let said = stage.said(&output);
     assert_eq!((said.code, &*said.err), (0, ""), "{agent} {event}: {said}");
-    // As promised, with what a busy machine adds.
+    // The promised time, with an allowance for a busy machine.
     assert!(took < Duration::from_secs(20), "{took:?}");
     said
 }
 
-/// The last entry of the log of hooks.
+/// Returns the last entry of the log of hooks.
 fn logged(stage: &Stage) -> Value {
     let log = stage.path("home/.local/state/loopstore/hooks.jsonl");
     let text = std::fs::read_to_string(log).unwrap();
@@ -52,7 +52,7 @@ fn event(path: &Path, session: &str, name: &str) -> Value {
     json!({"session_id": session, "transcript_path": path, "cwd": "/work", "hook_event_name": name})
 }
 
-/// How many messages are stored of a session; 0 if it is not there.
+/// Returns the number of stored messages of a session; 0 if it is not stored.
 fn stored(stage: &Stage, session: &str) -> u64 {
     let query = format!("SELECT count(*) AS n FROM v_messages WHERE session_id = '{session}'");
     let said = stage.run(&["sql", "--json", &query]);
@@ -61,7 +61,7 @@ fn stored(stage: &Stage, session: &str) -> u64 {
         .unwrap_or_else(|| panic!("{said}"))
 }
 
-/// Prompts and answers of Claude Code, so many turns, linked one to the other.
+/// Returns this number of turns of Claude Code (prompts and answers), linked to each other.
 fn claude_code(session: &str, turns: std::ops::Range<usize>, text: &str) -> String {
     let record = |number: usize, kind: &str, message: Value| {
         let parent = number.checked_sub(1).map(|parent| format!("u{parent}"));
@@ -86,7 +86,7 @@ fn claude_code(session: &str, turns: std::ops::Range<usize>, text: &str) -> Stri
     turns.map(turn).collect()
 }
 
-/// Prompts and answers of pi, so many turns.
+/// Returns this number of turns of pi (prompts and answers).
 fn pi(session: &str, turns: usize) -> String {
     let time = "2026-04-01T06:00:00.000Z";
     let head =
@@ -110,7 +110,7 @@ fn pi(session: &str, turns: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What OpenCode's plugin hands over: prompts and answers, so many turns.
+/// Returns the input of OpenCode's plugin with this number of turns (prompts and answers).
 fn opencode(session: &str, turns: usize) -> Value {
     let message = |at: usize, role: &str, text: String| {
         let id = format!("msg_{at:04}");
@@ -139,6 +139,6 @@ fn opencode(session: &str, turns: usize) -> Value {
         "time": {"created": 1_770_000_000_000_u64, "updated": 1_770_000_090_000_u64}}, "messages": messages})
 }
 
-/// Words that nobody needs later.
+/// A text that no later turn needs.
 const LONG: &str = "And so it goes on, with many words that say little, as people do when they think aloud \
     about what they have seen and what they may do next, and whether it would be any better.";

@@ -1,4 +1,4 @@
-//! What hooks record, and what agents get back.
+//! The messages that hooks record, and the output that agents get.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn a_turn_is_recorded_when_the_agent_stops_and_the_next_one_is_added() {
     let mut file = std::fs::File::options().append(true).open(&path).unwrap();
     file.write_all(claude_code("s1", 3..4, "please").as_bytes())
         .unwrap();
-    // Its writer is not done with the last line.
+    // The writer has not finished the last line.
     file.write_all(b"{\"parentUuid\":\"u11\",\"isSide").unwrap();
     call(&stage, "claude-code", "Stop", stop.as_bytes());
     assert_eq!(
@@ -75,7 +75,7 @@ fn the_working_state_comes_back_after_claude_code_and_codex_compacted() {
     }
 }
 
-/// A compaction as Claude Code writes it: a boundary, and the summary after it.
+/// Returns a compaction as Claude Code writes it: a boundary, and the summary after it.
 fn compacted(at: usize, summary: &str) -> String {
     let boundary = json!({"parentUuid": null, "logicalParentUuid": format!("u{at}"), "isSidechain": false,
         "type": "system", "subtype": "compact_boundary", "content": "Conversation compacted",
@@ -118,7 +118,7 @@ fn what_the_newest_summary_says_is_not_handed_back_and_an_older_one_does_not_cou
         "{back}"
     );
     assert!(back.contains("what the summary leaves out"), "{back}");
-    // The agent goes on and compacts again: the summary that it now reads is not yet in its transcript.
+    // The agent continues and compacts again: the summary that it now has is not in its transcript yet.
     let later = claude_code("s1", 30..45, "please").replacen("\"u89\"", "\"c1\"", 1);
     let back = handed_back(&(work + &summary + &later));
     assert!(back.contains("part44") && back.contains("part29"), "{back}");
@@ -131,7 +131,7 @@ fn pi_gets_the_working_state_for_its_compaction() {
     std::fs::write(&path, pi("p1", 30)).unwrap();
     let input = event(&path, "p1", "agent_end").to_string();
     assert_eq!(call(&stage, "pi", "agent_end", input.as_bytes()).out, "");
-    // What it says of the session is kept too.
+    // The facts about the session in the input are stored too.
     assert_eq!(stored(&stage, "p1"), 61);
     let said = call(&stage, "pi", "session_before_compact", input.as_bytes());
     assert_eq!(logged(&stage)["failure"], Value::Null);
@@ -141,7 +141,7 @@ fn pi_gets_the_working_state_for_its_compaction() {
         "{text}"
     );
     assert!(text.len() <= 16_000, "{}", text.len());
-    // pi says the same once more when it ends; a session without a file has nothing to record.
+    // pi sends the same again at its end; a session without a file has nothing to record.
     let none = json!({"session_id": "p2"}).to_string();
     call(&stage, "pi", "session_shutdown", none.as_bytes());
     assert_eq!(logged(&stage)["failure"], Value::Null);
@@ -191,7 +191,7 @@ fn codex_names_a_session_and_its_transcript_is_found() {
     assert!(stored(&stage, id) > 5);
 }
 
-/// Waits until so many messages are stored, by a process that no hook waits for.
+/// Waits until another process, which no hook waits for, has stored this number of messages.
 fn wait_for(stage: &Stage, session: &str, messages: u64) {
     let begun = Instant::now();
     while stored(stage, session) < messages {
@@ -211,7 +211,7 @@ fn a_large_transcript_is_recorded_without_the_agent_waiting_for_it() {
     let path = stage.path("s1.jsonl");
     std::fs::write(&path, claude_code("s1", 0..300, &"word ".repeat(2_000))).unwrap();
     let stop = event(&path, "s1", "Stop").to_string();
-    // Several at once: each is recorded, none twice.
+    // Several hooks at once record each message exactly once.
     for _ in 0..3 {
         call(&stage, "claude-code", "Stop", stop.as_bytes());
     }
@@ -229,11 +229,11 @@ fn of_a_large_transcript_that_grew_only_the_end_is_read() {
         .unwrap();
     let stop = event(&path, "s1", "Stop").to_string();
     call(&stage, "claude-code", "Stop", stop.as_bytes());
-    // The hook itself did it, and no other process.
+    // The hook itself recorded the messages, not another process.
     assert_eq!(logged(&stage)["added_messages"], 3);
     assert_eq!(stored(&stage, "s1"), 903);
     assert!(!stage.path("home/.local/state/loopstore/recording").exists());
-    // A session that ends is read whole once more, and its file kept.
+    // At its end, a session is read whole again, and its file is stored.
     let end = event(&path, "s1", "SessionEnd").to_string();
     call(&stage, "claude-code", "SessionEnd", end.as_bytes());
     let begun = Instant::now();

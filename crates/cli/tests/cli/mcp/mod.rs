@@ -1,5 +1,4 @@
-//! `loopstore mcp`: what an agent is told of its own history, line by line, and through the official
-//! client of the protocol.
+//! `loopstore mcp`: an agent's access to its own history, with raw protocol lines and through the official client.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ fn program() -> PathBuf {
     assert_cmd::cargo::cargo_bin("loopstore")
 }
 
-/// A session whose needle was compacted away, and another with a secret of its own.
+/// Creates a session whose needle was compacted, and another one with a secret.
 fn stage(file: &Path) {
     let store = open(file);
     let mut history = History::new(&store, "mine");
@@ -67,11 +66,11 @@ impl Client {
         });
         let told = client.ask("initialize", hello);
         assert_eq!(told["result"]["serverInfo"]["name"], "loopstore");
-        client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         client
     }
 
-    fn say(&mut self, line: &Value) {
+    fn send(&mut self, line: &Value) {
         writeln!(self.input, "{line}").unwrap();
         self.input.flush().unwrap();
     }
@@ -79,7 +78,7 @@ impl Client {
     fn ask(&mut self, method: &str, params: Value) -> Value {
         self.asked += 1;
         let id = self.asked;
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         loop {
             let mut line = String::new();
             assert!(self.output.read_line(&mut line).unwrap() > 0, "it ended");
@@ -90,7 +89,7 @@ impl Client {
         }
     }
 
-    /// Calls a tool; returns its text, and whether it is an error.
+    /// Calls a tool. Returns its text, and true if it is an error.
     fn call(&mut self, tool: &str, given: Value) -> (String, bool) {
         let told = self.ask("tools/call", json!({"name": tool, "arguments": given}));
         let result = &told["result"];
@@ -106,7 +105,7 @@ impl Client {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Calls a tool; returns its answer in parts.
+    /// Calls a tool. Returns its structured answer.
     fn parts(&mut self, tool: &str, given: Value) -> Value {
         let told = self.ask("tools/call", json!({"name": tool, "arguments": given}));
         told["result"]["structuredContent"].clone()
@@ -173,7 +172,7 @@ fn a_long_turn_comes_page_by_page_and_nothing_is_lost() {
         given["from"] = json!(rest.trim_end_matches("\"]"));
     }
     assert!(pages > 2 && whole.contains("needle 3 hay and \u{1b}[31mmore"));
-    // What was said begins with `> `.
+    // Texts of messages are quoted with `> `.
     let shown = whole.lines().filter_map(|line| line.strip_prefix("> "));
     let hay: String = shown.collect::<Vec<_>>().join(" ");
     assert_eq!(hay.matches("<b>é</b>").count(), 80, "{whole}");
@@ -243,7 +242,7 @@ fn one_session_is_all_that_is_seen_unless_all_are_allowed() {
     );
 }
 
-/// Two sessions of this folder, one that was active later and started another one, and one of elsewhere.
+/// Creates two sessions of this folder, a later one that started another session, and one of another folder.
 fn projects(folder: &Path, file: &Path) {
     let here = folder.canonicalize().unwrap();
     let here = here.to_str().unwrap();
@@ -316,7 +315,7 @@ fn a_call_that_names_no_session_is_about_the_one_of_the_folder() {
     assert_eq!(found["sessions"][0]["session_id"], "older", "{found}");
     drop(client);
 
-    // Where no session is of the folder, all are searched.
+    // If no session is of the folder, all are searched.
     let other = tempfile::tempdir().unwrap();
     let moved = other.path().join("loopstore.db");
     std::fs::copy(&file, &moved).unwrap();
@@ -495,7 +494,7 @@ fn an_agent_undoes_a_compaction_pins_what_it_needs_and_compacts_again() {
     assert_eq!(compacted["outcome"], "committed", "{compacted}");
     assert_eq!(compacted["tokens_before"].as_u64(), before);
     assert!(compacted["tokens_after"].as_u64() < before);
-    // The pin was kept word for word.
+    // The pinned message is kept unchanged.
     let context = Command::new(program())
         .arg("--db")
         .arg(&file)
@@ -529,7 +528,7 @@ fn what_an_agent_asks_to_write_wrongly_is_told_and_leaves_nothing() {
     assert_eq!(client.json("undo", json!({}))["outcome"], "undone");
     let (text, is_error) = client.call("undo", json!({}));
     assert!(is_error, "{text}");
-    // Another session is out of reach, also for what writes.
+    // Tools that write cannot reach another session either.
     let (text, is_error) = client.call("remember", json!({"turn": 0, "session_id": "theirs"}));
     assert!(is_error && text.contains("unknown field"), "{text}");
 }

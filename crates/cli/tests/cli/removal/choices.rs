@@ -1,4 +1,4 @@
-//! The options that say which of the secrets found are replaced.
+//! The options that select which of the found secrets are replaced.
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -22,8 +22,8 @@ fn stage() -> Stage {
     stage
 }
 
-/// Returns which of the password, the token and the path are left.
-fn left(stage: &Stage) -> [bool; 3] {
+/// Returns true for each of the password, the token and the path that is still stored.
+fn still_stored(stage: &Stage) -> [bool; 3] {
     let store = stage.store();
     [PASSWORD, CORE, PATH].map(|text| {
         let sql = format!("SELECT count(*) AS n FROM messages WHERE coalesce(head, '') || coalesce(body, '') LIKE '%{text}%'");
@@ -68,7 +68,7 @@ fn a_dry_run_lists_what_is_replaced_and_what_is_only_reported() {
     let told = json(&stage, &["redact", "s", "--dry-run"]);
     assert_eq!(told["findings"].as_array().unwrap().len(), 3);
     assert_eq!(told["findings"][0]["places"][0]["seq"], 0);
-    assert_eq!(left(&stage), [true; 3]);
+    assert_eq!(still_stored(&stage), [true; 3]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn options_allow_restrict_and_extend() {
         let stage = stage();
         let (code, _, err) = run(&stage, &[&["redact", "s", "--yes"], args].concat());
         assert_eq!(code, 0, "{err}");
-        left(&stage)
+        still_stored(&stage)
     };
     assert_eq!(stage_with(&[]), [false, false, true]);
     assert_eq!(stage_with(&["--allow", PASSWORD]), [true, false, true]);
@@ -109,17 +109,17 @@ fn options_allow_restrict_and_extend() {
 #[test]
 fn a_review_replaces_what_was_chosen() {
     let stage = stage();
-    // Nothing, where the answers end or somebody quits.
+    // Nothing is replaced if the answers end early or the user quits.
     for answers in ["", "y\n", "y\nq\n", "n\nn\nn\n"] {
         let (code, _, err) = review(&stage, answers);
         assert!(code == 0 && err.contains("nothing was replaced"), "{err}");
-        assert_eq!(left(&stage), [true; 3], "{answers:?}");
+        assert_eq!(still_stored(&stage), [true; 3], "{answers:?}");
     }
-    // The token stays, the password goes, and so does the path, which is of low confidence.
+    // The token stays; the password and the path, which has a low confidence, are replaced.
     let (code, _, err) = review(&stage, "n\nwhat\ny\na\n");
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("1 of 3") && err.contains("3 of 3"), "{err}");
-    assert_eq!(left(&stage), [false, true, false]);
+    assert_eq!(still_stored(&stage), [false, true, false]);
     let (code, _, err) = run(&stage, &["redact", "s", "--review", "--yes"]);
     assert_eq!(code, 2, "{err}");
 }
@@ -138,5 +138,5 @@ fn an_import_takes_them_too() {
     let told: Value = json(&stage, &["import", file, "--redact", "--allow", PASSWORD]);
     assert_eq!(told["secrets"]["github-pat"], 1);
     assert_eq!(told["held_back"]["password"], 1);
-    assert_eq!(left(&stage), [true, false, true]);
+    assert_eq!(still_stored(&stage), [true, false, true]);
 }

@@ -1,4 +1,4 @@
-//! The commands: what they ask, what they say, what they refuse.
+//! The removing commands: their questions, output and refusals.
 
 use assert_cmd::Command;
 use loopstore::LoopStatus;
@@ -145,7 +145,7 @@ fn a_hidden_session_is_in_no_list_and_comes_back() {
     };
     assert_eq!(listed(&["sessions"]), ["session-with-it"]);
     assert_eq!(listed(&["sessions", "--hidden"]), [hidden.as_str()]);
-    // Its whole id is needed.
+    // These commands need the whole id.
     for args in [&["show", "other"], &["hide", "other"], &["unhide", "oth"]] {
         let (code, _, err) = run(&stage, args);
         assert!(code == 1 && err.contains("no session"), "{args:?}: {err}");

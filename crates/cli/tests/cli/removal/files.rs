@@ -1,4 +1,4 @@
-//! What the commands tell of kept source files, before and after they remove content.
+//! Messages about stored source files, before and after content is removed.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::face::terminal::Terminal;
 use crate::support::needs;
 use crate::support::removal::*;
 
-/// A database into which a file of three chats came, the second with a secret.
+/// Creates a database with an imported file of three chats, the second with a secret.
 fn stage() -> (Stage, Vec<String>) {
     let stage = Stage::new();
     let line = |words: &str| {
@@ -98,7 +98,7 @@ fn a_redaction_is_told_before_and_takes_no_file_where_nothing_is_found() {
     );
     assert!(stage.count(CORE.as_bytes()) > 0 || crate::support::keyed::key().is_some());
 
-    // The file stays for the others, and that is no success.
+    // The file stays for the other sessions, so the command fails.
     let (code, _, err) = run(&stage, &["redact", &ids[1], "--yes"]);
     assert_eq!(code, 1);
     assert!(err.contains("still there: sources"), "{err}");

@@ -1,4 +1,4 @@
-//! A process that is killed while it removes: running the command again finishes it.
+//! A process that is killed while it removes: running the command again completes the removal.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn begin(stage: &Stage, args: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Waits until a query on a connection of its own says 1.
+/// Waits until a query on a separate connection returns 1.
 fn wait_for(stage: &Stage, sql: &str) {
     let connection = crate::support::keyed::raw(stage.file()).unwrap();
     for _ in 0..1000 {
@@ -32,8 +32,8 @@ fn wait_for(stage: &Stage, sql: &str) {
     panic!("{sql}");
 }
 
-/// Kills the command when its rows are gone and their bytes are not: a reader of the state before
-/// keeps the log from being emptied.
+/// Kills the command when its rows are removed but their bytes are not. A reader of the earlier snapshot keeps the log
+/// from being truncated.
 fn killed_before_the_bytes_are_gone(args: &[&str]) {
     let stage = Stage::new();
     let store = stage.store();
@@ -151,7 +151,7 @@ fn bytes_that_a_killed_redaction_left_are_reported_and_go_with_the_next_write() 
     assert!(super::commands::json(&stage, &["verify"])["unscrubbed"].is_null());
 }
 
-/// Starts a command in a folder and kills it as soon as a file is there that was not before.
+/// Starts a command, and kills it as soon as a new file appears in a folder.
 fn kill_when_something_is_written(stage: &Stage, args: &[&str], folder: &std::path::Path) {
     let names = || std::fs::read_dir(folder).unwrap().count();
     let before = names();
@@ -190,7 +190,7 @@ fn a_copy_that_a_killed_backup_left_is_named_and_removed() {
         }
         panic!("no backup was killed in time: {:?}", files());
     };
-    // The next one there removes it.
+    // The next command with this folder removes it.
     left_one();
     let (code, out, _) = super::commands::run(&stage, &["verify"]);
     assert!(
@@ -200,7 +200,7 @@ fn a_copy_that_a_killed_backup_left_is_named_and_removed() {
     let (code, _, err) = super::commands::run(&stage, &args);
     assert!(code == 0 && err.contains("left half written"), "{err}");
     assert_eq!(files(), ["copy.db"]);
-    // A redaction finds it in another folder.
+    // A redaction finds the file in another folder.
     left_one();
     let (code, _, err) = super::commands::run(&stage, &["redact", "s", "--yes"]);
     assert!(code == 0 && err.contains("left half written"), "{err}");

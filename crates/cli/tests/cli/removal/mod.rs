@@ -1,4 +1,4 @@
-//! The commands that remove: what they ask, and what a killed one leaves to be finished.
+//! The removing commands: their questions, and recovery after a kill.
 
 mod choices;
 mod commands;

@@ -1,4 +1,4 @@
-//! The page of a session of which loops are archived.
+//! The report page of a session with archived loops.
 
 use loopstore::SqliteStore;
 
@@ -7,7 +7,7 @@ use crate::support::archive::play;
 use crate::support::histories::History;
 use crate::support::page::Page;
 
-/// A page without the time at which it was made.
+/// Returns a page without the time at which it was made.
 fn untimed(store: &SqliteStore, history: &History<'_>) -> Vec<String> {
     let Page { html, mut index } = Page::of(store, history.session.as_str());
     assert!(index["made_at"].take().is_string());

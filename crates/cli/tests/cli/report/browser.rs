@@ -1,4 +1,4 @@
-//! A real browser, driven over the pipe of its DevTools: a message is JSON and a zero byte.
+//! Drives a real browser over the pipe of its DevTools protocol: a message is JSON and a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -18,7 +18,7 @@ pub struct Browser {
     from: Receiver<Value>,
     next: u64,
     session: Option<String>,
-    /// What went wrong within pages: errors of scripts, and what the policy refused.
+    /// Errors in pages: of scripts, and violations of the content policy.
     pub errors: Vec<String>,
     loaded: bool,
     _profile: tempfile::TempDir,
@@ -127,7 +127,7 @@ impl Browser {
         message
     }
 
-    /// Opens a file and waits until its report stands; returns how long that took.
+    /// Opens a file and waits until its report is complete. Returns the time that it took.
     pub fn visit(&mut self, path: &Path) -> Duration {
         let begun = Instant::now();
         self.loaded = false;
@@ -216,7 +216,7 @@ impl Browser {
         self.call("Input.insertText", json!({ "text": text }));
     }
 
-    /// Sets the colours that the reader prefers: `light` or `dark`.
+    /// Sets the preferred colour scheme: `light` or `dark`.
     pub fn prefer(&mut self, scheme: &str) {
         let feature = json!({"name": "prefers-color-scheme", "value": scheme});
         self.call("Emulation.setEmulatedMedia", json!({"features": [feature]}));
@@ -228,7 +228,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", params);
     }
 
-    /// Saves a picture where `LOOPSTORE_REPORT_PICTURES` names a folder.
+    /// Saves a screenshot in the folder `LOOPSTORE_REPORT_PICTURES`, if the variable is set.
     pub fn picture(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("LOOPSTORE_REPORT_PICTURES") else {
             return;
@@ -251,7 +251,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends when nobody speaks to it any more.
+        // The browser ends when its pipe is closed.
         self.to = None;
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(5) {

@@ -1,4 +1,4 @@
-//! The command: names, files that are there, folders, JSON.
+//! `report`: file names, existing files, folders, JSON.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -134,7 +134,7 @@ fn a_folder_has_a_page_for_each_session_and_a_list_of_them() {
         assert_eq!(page["context"]["tokens"], listed["context"]);
     }
     assert_eq!(mode(&stage, "pages"), 0o700);
-    // Nothing is written over, and nothing new beside what is there.
+    // An existing file is not overwritten, and no new one is written next to it.
     std::fs::remove_file(stage.path("pages/index.html")).unwrap();
     let said = stage.say("report --all -o pages");
     assert_eq!(said.code, 1);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::commands::stage::{LoopSpec, Stage, add_loop, answer, result, session, turns};
 use crate::support::page::Page;
 
-/// Compacts, undoes, redoes, forks and goes on: a session with all that moves a context.
+/// Creates a session with every operation that changes a context: compactions, undo, redo, forks and appends.
 fn eventful() -> Stage {
     let stage = Stage::new();
     for line in [
@@ -31,7 +31,7 @@ fn eventful() -> Stage {
     stage
 }
 
-/// Adds a loop that goes on from another.
+/// Adds a loop that continues another.
 fn grow(stage: &Stage, id: &str, parent: &str, count: u32) {
     let store = stage.store();
     let work = SessionId::new("work").unwrap();
@@ -126,7 +126,7 @@ fn the_curve_holds_where_older_loops_are_left_out_and_where_a_result_came_late()
     grow(&stage, "more", "test", 5);
     assert_curve(&stage.store(), &Page::of(&stage.store(), "work"), "work");
 
-    // A loop gets the result of its last call after another went on from it.
+    // A loop gets the result of its last call after another loop continued it.
     let store = stage.store();
     let key = session(&store, "late", "A late result");
     let spec = |id, parent: Option<&'static str>| LoopSpec {

@@ -1,4 +1,4 @@
-//! What a transcript says stays data.
+//! Text of a transcript is never interpreted as markup.
 
 use loopstore::*;
 use loopstore_eval::CompactionsReport;
@@ -10,7 +10,7 @@ use crate::support::page::Page;
 pub const MARKUP: &str =
     "</script><script>window.hurt = 1</script><img src=x onerror=\"window.hurt = 2\">\u{1b}[31m";
 
-/// A session that is markup wherever somebody outside can write.
+/// Creates a session with markup in every text that comes from outside.
 pub fn hostile(stage: &Stage) {
     let store = stage.store();
     let key = session(&store, "</script>\u{1b}<b>", MARKUP);
@@ -63,7 +63,7 @@ fn markup_never_stands_in_the_page_itself() {
     assert_eq!(overview.index["sessions"][0]["title"], MARKUP);
 }
 
-/// A report of a compaction that is markup wherever somebody outside can write.
+/// Returns a report on a compaction with markup in every text that comes from outside.
 pub fn hostile_compactions() -> CompactionsReport {
     let json = serde_json::json!({
         "needed": 1,

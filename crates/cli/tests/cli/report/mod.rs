@@ -1,5 +1,5 @@
-//! The page of a session: its figures are the database's, what a transcript says stays text, and a
-//! browser shows it.
+//! The report page of a session: its figures are those of the database, texts of a transcript stay text, and it works
+//! in a browser.
 
 mod archived;
 mod browser;

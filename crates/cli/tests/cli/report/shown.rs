@@ -1,5 +1,5 @@
-//! Pages in a real browser: they open without an error, their figures are the database's, and what
-//! can be clicked can be done with the keyboard.
+//! Pages in a real browser: they open without an error, their figures are those of the database, and everything that
+//! can be clicked can be reached with the keyboard.
 
 use loopstore::*;
 
@@ -24,7 +24,7 @@ fn no_errors(browser: &Browser) {
     assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
 }
 
-/// One browser for all: to start it takes longer than to use it.
+/// One browser for all pages, since starting it takes longer than using it.
 #[test]
 fn a_page_in_a_browser() {
     let Some(mut browser) = Browser::open() else {
@@ -93,7 +93,7 @@ fn shows_the_figures_and_a_turn_with_what_stands_for_it(browser: &mut Browser) {
     let before = u64::try_from(before[0].number("tokens_before").unwrap()).unwrap();
     assert!(browser.text("#runs").contains(&number(before)));
 
-    // The first thing shown is a block: its text beside the originals.
+    // The page first shows a block: its text next to the originals.
     browser.wait("document.querySelector('#seen').textContent.includes('Working state')");
     let headings = "[...document.querySelectorAll('#seen .document h4')].map(h => h.textContent)";
     assert_eq!(browser.value(headings)[0], "Task");
@@ -149,7 +149,7 @@ fn can_be_used_with_the_keyboard(browser: &mut Browser) {
     let state = browser.text("#ribbon-now");
     assert!(!state.starts_with("loop ask, turn 1:"), "{state}");
 
-    // A loop that is on no way to the current context can be read in the tree.
+    // A loop outside of the current chain can be read in the tree.
     browser.focus("#tree");
     let rows = browser
         .value("document.querySelectorAll('#tree .row').length")
@@ -270,7 +270,7 @@ fn opens_at_once_and_draws_what_is_in_sight(browser: &mut Browser) {
         .as_u64()
         .unwrap();
     assert!(nodes < 3000, "{nodes} elements");
-    // The end of a list is drawn when somebody goes there.
+    // The end of a list is rendered when it is scrolled to.
     browser.focus("#tree");
     browser.press("End");
     let last = format!("loop-{}", size::loops() - 1);

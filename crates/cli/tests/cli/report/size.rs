@@ -1,4 +1,4 @@
-//! A long session: the page stays small, and what it needs to open smaller.
+//! A long session: the page stays small, and the part that is needed to open it is smaller.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::commands::stage::{LoopSpec, Stage, add_loop, session, turns};
 use crate::support::amount::amount;
 use crate::support::page::Page;
 
-/// Records loops of some turns each, and returns how many messages they have.
+/// Records loops of some turns each, and returns the number of messages.
 pub fn long(stage: &Stage, loops: u32, turns_each: u32, lines: u32) -> usize {
     let store = stage.store();
     let key = session(&store, "long", "A long one");
@@ -30,7 +30,7 @@ pub fn long(stage: &Stage, loops: u32, turns_each: u32, lines: u32) -> usize {
     (loops * (turns_each * 2 + 1)) as usize
 }
 
-/// How many loops; a full measurement takes 500, some 50,000 messages.
+/// Returns the number of loops; a full measurement takes 500, with some 50,000 messages.
 pub fn loops() -> u32 {
     amount("LOOPSTORE_REPORT_LOOPS", 30) as u32
 }
@@ -57,13 +57,13 @@ fn a_long_session_is_small_and_its_index_smaller() {
         .map(|piece| serde_json::to_string(piece).unwrap().len());
     let (whole, largest) = sizes.fold((0, 0), |(sum, most), size| (sum + size, most.max(size)));
     let index = serde_json::to_string(&page.index).unwrap().len();
-    // A page is compressed, and of a message the index holds but a line of figures.
+    // A page is compressed, and the index has only a line of figures for each message.
     assert!(
         page.html.len() < 100_000 + whole / 3,
         "{} of {whole}",
         page.html.len()
     );
     assert!(index < 50_000 + messages * 120, "{index}");
-    // A click reads one piece, which is no large thing.
+    // A click reads one piece, which is small.
     assert!(largest < 400_000, "{largest}");
 }

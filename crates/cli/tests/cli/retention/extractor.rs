@@ -1,13 +1,14 @@
-//! A summariser without a model: what a text loses on the way to one can be measured with it.
+//! A summariser without a model, which measures what a text loses on the way to a summariser.
 
 use std::collections::HashSet;
 
 use loopstore::{Summarizer, SummarizerError, SummaryAnswer, SummaryRequest};
 
-/// Bytes of an answer that holds no value.
+/// The bytes of an answer other than its values.
 const FRAME: usize = 40;
 
-/// Answers with the values of its prompt, newest first, as what was done: everything between white space, quotes and brackets that has a digit, `/`, `_`, `@` or `.`.
+/// Answers with the values of its prompt, newest first: every word with a digit, `/`, `_`, `@` or `.` between white
+/// space, quotes and brackets.
 pub struct Extractor;
 
 impl Summarizer for Extractor {

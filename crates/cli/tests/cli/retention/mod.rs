@@ -1,7 +1,7 @@
-//! How much of what agents later needed is left after a compaction.
+//! The share of the facts needed later by agents that a compaction keeps.
 //!
-//! The transcripts in `tests/fixtures/retention/` are hand-written. With the folder of recorded
-//! ones in `LOOPSTORE_REAL_TRANSCRIPTS`, those are measured too: the figures of the guide.
+//! The transcripts in `tests/fixtures/retention/` are hand-written. If `LOOPSTORE_REAL_TRANSCRIPTS` names a folder of
+//! recorded transcripts, those are measured too: their figures are in the guide.
 
 mod extractor;
 
@@ -19,7 +19,7 @@ use loopstore_eval::{
 };
 use loopstore_transcripts::{ImportOptions, import_paths};
 
-/// Measures every strategy, `summarize` with a summariser that is no model.
+/// Measures every strategy; the summariser of `summarize` is not a model.
 fn measure(paths: &[PathBuf], budgets: &[f64]) -> RetentionReport {
     let summarize = EvalSummarize::new(SummarizeCompaction::new(Arc::new(Extractor)));
     let found = measure_with(&summarize, paths, budgets);
@@ -44,7 +44,7 @@ fn hand_written(file: &str) -> PathBuf {
 }
 
 fn assert_floors(report: &RetentionReport, floors: &[(f64, f64)]) {
-    // `summarize` is left out: what is measured there is no model.
+    // `summarize` is left out, since its summariser here is not a model.
     for (budget, floor) in floors {
         let recall = report.recall("digest", *budget).unwrap();
         assert!(recall >= *floor, "{recall} at {budget}\n{}", report.table());
@@ -78,9 +78,9 @@ fn each_strategy_is_found_by_its_name() {
 }
 
 /// A model that cannot be reached.
-struct Nobody;
+struct UnreachableModel;
 
-impl Summarizer for Nobody {
+impl Summarizer for UnreachableModel {
     fn name(&self) -> &str {
         "nobody"
     }
@@ -104,7 +104,7 @@ fn a_summary_keeps_to_its_budget() {
         assert!(tokens > 100 && tokens <= budget, "{tokens}, {budget}");
     }
     assert_eq!(extracted.fallbacks(), 0);
-    // An answer that is too long is cut, however little fits.
+    // An answer that is too long is truncated, to any limit.
     let made = extracted.compact(before, 40, &HeuristicTokenCounter);
     assert!(total_tokens(&made.unwrap()) <= 40);
     assert_eq!(extracted.fallbacks(), 0);
@@ -112,7 +112,7 @@ fn a_summary_keeps_to_its_budget() {
 
 #[test]
 fn a_digest_in_place_of_a_summary_is_counted() {
-    let nobody = EvalSummarize::new(SummarizeCompaction::new(Arc::new(Nobody)));
+    let nobody = EvalSummarize::new(SummarizeCompaction::new(Arc::new(UnreachableModel)));
     let budgets = [0.2, 0.4];
     let report = measure_with(&nobody, &[hand_written("desks.json")], &budgets);
     assert_eq!(nobody.fallbacks(), 4);
@@ -163,7 +163,7 @@ fn a_report_is_json_a_table_and_a_picture() {
     assert_eq!(svg.matches('<').count(), svg.matches('>').count());
 }
 
-/// The guide has a row for each strategy with these figures.
+/// Checks that the guide has a row with these figures for each strategy.
 fn assert_in_guide(report: &RetentionReport) {
     for line in report.table().lines().skip(2) {
         let cells = line.split("  ").map(str::trim);
@@ -193,6 +193,6 @@ fn recorded_transcripts_keep_what_is_needed() {
     let sessions = ["glued-lines-2.1.7-2.1.12", "partial-auto-compaction-2.1.5"];
     let coding = sessions.map(|name| folder.join(format!("claude-code/{name}.jsonl")));
     let report = measure(&coding, &[0.01, 0.03, 0.05]);
-    // What is missing are line numbers of listings, which a document leaves out.
+    // The missing facts are line numbers of listings, which a document leaves out.
     assert_floors(&report, &[(0.01, 0.5), (0.03, 0.85), (0.05, 0.91)]);
 }

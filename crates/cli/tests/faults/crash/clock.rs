@@ -1,4 +1,4 @@
-//! A system clock before 1970, as a board without a battery has it: commands work, and times are of that clock.
+//! A system clock before 1970, as on a board without a battery: commands work, with the times of that clock.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn run(folder: &Path, shim: &Shim, args: &[&str], input: &str) -> Output {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    shim.dress(&mut command);
+    shim.apply_to(&mut command);
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(input.as_bytes()).unwrap();

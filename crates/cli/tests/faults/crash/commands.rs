@@ -1,5 +1,5 @@
-//! The program, killed at the steps of each command that writes. What it leaves is each session as it
-//! was or as it is to be, and running the command again ends as if nothing had happened.
+//! The program is killed at each step of every command that writes. Afterwards each session is in the state before or
+//! after the command, and running the command again has the usual result.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -13,17 +13,17 @@ use crate::crash::shim::{Act, Shim, calls};
 use crate::crash::stage::*;
 use crate::support::amount::amount;
 
-/// Looks like a key of GitHub; the name of the session that holds it is `secret`.
+/// A text in the form of a GitHub token; the session that contains it is named `secret`.
 const SECRET: &str = "ghp_zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5";
 
 struct Case {
     name: &'static str,
-    /// The database that is there before.
+    /// Returns the database before the command.
     before: Option<fn() -> Vec<u8>>,
     args: fn(&Path) -> Vec<String>,
-    /// Done once, it refuses to do it again.
+    /// True if the command fails when it is repeated.
     is_once: bool,
-    /// What else must hold in the folder when it has ended well.
+    /// A further check of the folder after the command has succeeded.
     after: fn(&Path),
 }
 
@@ -184,7 +184,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A session with a secret that is the older one, and one without.
+/// Creates an older session with a secret, and one without.
 pub fn two_sessions() -> Vec<u8> {
     bytes_of(|store| {
         let secret = tell(store, "secret");
@@ -234,7 +234,7 @@ mod embedded {
     refinery::embed_migrations!("../../migrations/sqlite");
 }
 
-/// A file in the format before the newest, with the rows of one of today.
+/// Returns a file in the previous format with current rows.
 pub fn old() -> Vec<u8> {
     let folder = folder();
     let (file, today) = (folder.path().join("old.db"), folder.path().join("today.db"));
@@ -253,7 +253,7 @@ pub fn old() -> Vec<u8> {
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    // They let no row in that was not written as a store does it.
+    // The triggers reject rows that were not written by a store.
     let triggers: Vec<(String, String)> = old
         .prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
         .unwrap()
@@ -283,14 +283,14 @@ pub fn old() -> Vec<u8> {
     std::fs::read(file).unwrap()
 }
 
-/// The copy is whole; what was cut off before it had its name does not count.
+/// Checks that the copy is complete; an incomplete copy does not have the name yet.
 fn is_copied(folder: &Path) {
     let copy = crate::support::keyed::open(folder.join("copy.db")).unwrap();
     assert_whole(&copy, "the copy");
     assert_eq!(state(&copy).len(), 2);
 }
 
-/// Not a byte of it is left.
+/// Checks that no byte of the secret is left.
 fn no_secret(folder: &Path) {
     let store = crate::support::keyed::open(folder.join("a.db")).unwrap();
     assert!(!store.needs_scrub().unwrap());
@@ -314,12 +314,12 @@ struct Trial {
     case: Case,
     before: Option<Vec<u8>>,
     states: (State, State),
-    /// How many calls the command makes that change what is stored.
+    /// The number of calls of the command that change stored data.
     points: u64,
 }
 
 impl Trial {
-    /// Runs the command once without harm.
+    /// Runs the command once without a kill.
     fn new(case: Case) -> Self {
         let before = case.before.map(|make| make());
         let mut trial = Self {
@@ -330,7 +330,7 @@ impl Trial {
         };
         let (folder, file) = trial.place();
         if trial.before.is_some() {
-            // An older file would be brought up to date by looking at it.
+            // Reading would upgrade an older file.
             let other = folder.path().join("other.db");
             std::fs::copy(&file, &other).unwrap();
             trial.states.0 = state(&crate::support::keyed::open(other).unwrap());
@@ -339,7 +339,7 @@ impl Trial {
         shim.watch(calls::CHANGES);
         let done = trial.run(&file, Some(&shim));
         assert!(done.status.success(), "{}: {done:?}", trial.case.name);
-        trial.points = shim.rest();
+        trial.points = shim.stop_failing();
         trial.states.1 = state(&crate::support::keyed::open(&file).unwrap());
         (trial.case.after)(folder.path());
         trial
@@ -359,12 +359,12 @@ impl Trial {
         command.args((self.case.args)(file.parent().unwrap()));
         command.arg("--db").arg(file).stdin(Stdio::null());
         if let Some(shim) = shim {
-            shim.dress(&mut command);
+            shim.apply_to(&mut command);
         }
         command.output().unwrap()
     }
 
-    /// Kills it at one call; somebody else may have the database open all the while.
+    /// Kills the command at one call; with `is_shared`, another process has the database open.
     fn kill(&self, kinds: i64, at: u64, act: Act, is_shared: bool) {
         let told = format!("{}, {act:?} {at} of {}", self.case.name, self.points);
         let (folder, file) = self.place();
@@ -373,7 +373,7 @@ impl Trial {
             state(other);
         }
         let shim = Shim::on(folder.path());
-        shim.strike(kinds, at, act);
+        shim.fail_at(kinds, at, act);
         let killed = self.run(&file, Some(&shim));
         assert!(
             killed.status.code().is_none() || is_shared,
@@ -400,7 +400,7 @@ impl Trial {
     }
 }
 
-/// Spreads the kills over all steps; where there are enough of them, each step is one.
+/// Distributes the kills over all steps; with enough kills, each step gets one.
 fn kill(cases: Vec<Case>) {
     let share = amount("LOOPSTORE_KILLS", 28).div_ceil(14);
     let acts = [Act::KillHalf, Act::KillBefore, Act::KillAfter];
@@ -450,7 +450,7 @@ fn a_migration_that_is_killed_between_its_commits_is_done_by_the_next_who_opens(
     let shim = Shim::on(folder.path());
     shim.watch(calls::SYNC);
     trial.run(&file, Some(&shim));
-    for sync in 1..=shim.rest() {
+    for sync in 1..=shim.stop_failing() {
         trial.kill(calls::SYNC, sync, Act::KillAfter, false);
     }
 }

@@ -1,10 +1,9 @@
-//! A disk that can lose its power: plays the log of a process and gives the files as they could be
-//! found afterwards.
+//! A disk that can lose power: replays the log of a process, and returns the files in the states in which they could be
+//! afterwards.
 //!
-//! What was synced is there. Of what was not, any part may be: all, nothing, or some sectors of some
-//! writes, in whatever order they came. A name lasts once its folder is synced. SQLite relies on no
-//! more, but for one thing that it calls powersafe overwrite: a write that is cut off leaves the bytes
-//! beside it alone.
+//! Synced data is present. Of unsynced data, any part may be: all, nothing, or some sectors of some writes, in any
+//! order. A name is durable once its folder is synced. SQLite assumes no more, except for what it calls powersafe
+//! overwrite: an interrupted write does not change the bytes next to it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,14 +15,14 @@ const SECTOR: usize = 512;
 /// The files of a folder by name.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// What becomes of what was not synced.
+/// The state of unsynced data after a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsynced {
     Lost,
     Kept,
-    /// Some writes are there and others are not.
+    /// Some writes are present and others are not.
     SomeWrites,
-    /// Of each write some sectors are there, and some of those that made the file longer hold junk.
+    /// Of each write some sectors are present, and some sectors of an extended file contain junk.
     SomeSectors,
 }
 
@@ -56,7 +55,7 @@ pub struct Disk {
     names: BTreeMap<String, usize>,
     synced_names: BTreeMap<String, usize>,
     pending_names: Vec<Rename>,
-    /// `None`: the folder itself.
+    /// `None` stands for the folder itself.
     open: HashMap<i32, Option<usize>>,
 }
 
@@ -98,7 +97,7 @@ impl Disk {
             self.open.insert(fd, None);
             return;
         }
-        // A file that is made without being opened is not seen before it is.
+        // A file that was not created by opening it is first seen when it is opened.
         let is_new = is_new || !self.names.contains_key(name);
         if is_new {
             self.inodes.push(Inode::default());
@@ -120,8 +119,8 @@ impl Disk {
         self.pending_names.push(change);
     }
 
-    /// The files as they could be found if the power went now. Names are lost with `Lost`, kept with
-    /// `Kept`; else some first ones are there, as file systems keep them in order.
+    /// Returns the files in a possible state after a power loss now. With `Lost` no unsynced name is present, with
+    /// `Kept` each one is; else a prefix of them is, since file systems keep their order.
     pub fn after_loss(&self, files: Unsynced, names: Unsynced, random: &mut Random) -> Files {
         let mut found = self.synced_names.clone();
         let kept = match names {
@@ -200,7 +199,7 @@ impl Change {
         let was_long = file.len();
         let (mut from, end) = (*at, at + bytes.len());
         while from < end {
-            // Sectors of the file, wherever in one the write begins.
+            // Sectors of the file, wherever the write begins within a sector.
             let to = end.min((from / SECTOR + 1) * SECTOR);
             let mut part = bytes[from - at..to - at].to_vec();
             let is_there = !random.one_in(3);

@@ -1,5 +1,5 @@
-//! A disk that fails or is full, and permissions that are lost, at any call of an operation: an error
-//! that says so, nothing half done, and the same store goes on when the cause is gone.
+//! A disk that fails or is full, or permissions that are lost, at any call of an operation: the error names the cause,
+//! nothing is half done, and the same store works when the cause is gone.
 
 use std::path::Path;
 
@@ -9,42 +9,42 @@ use loopstore_admin::backup::{BackupError, backup};
 use loopstore_admin::retention::{EraseRequest, erase};
 use loopstore_transcripts::{ImportError, ImportOptions, import_paths};
 
-use crate::crash::shim::{Act, Shim, alone, calls};
+use crate::crash::shim::{Act, Shim, calls, in_own_process};
 use crate::crash::stage::*;
 use crate::support::amount::amount;
 
-/// What can be told from an error.
+/// The cause that an error names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum Cause {
     Io,
     Full,
     ReadOnly,
-    /// When opening; the cause is in the error.
+    /// The store was not opened; the cause is in the error.
     NotOpened,
-    /// SQLite takes a read that fails for damage of the file system.
+    /// SQLite reports a failed read as damage of the file system.
     Damaged,
-    /// A file that is not the database.
+    /// The file is not the database.
     OtherFile,
-    /// It may be there.
+    /// The write may have been committed.
     Unconfirmed,
 }
 
-fn why(error: &StoreError) -> Why {
+fn why(error: &StoreError) -> Cause {
     match error {
-        StoreError::Io(_) => Why::Io,
-        StoreError::Full => Why::Full,
-        StoreError::ReadOnly => Why::ReadOnly,
-        StoreError::Damaged(_) => Why::Damaged,
-        StoreError::Unconfirmed(_) => Why::Unconfirmed,
-        StoreError::Other(cause) if cause.is::<OpenError>() => Why::NotOpened,
+        StoreError::Io(_) => Cause::Io,
+        StoreError::Full => Cause::Full,
+        StoreError::ReadOnly => Cause::ReadOnly,
+        StoreError::Damaged(_) => Cause::Damaged,
+        StoreError::Unconfirmed(_) => Cause::Unconfirmed,
+        StoreError::Other(cause) if cause.is::<OpenError>() => Cause::NotOpened,
         other => panic!("{other:?}"),
     }
 }
 
-fn why_not_opened(error: &OpenError) -> Why {
+fn cause_of_open(error: &OpenError) -> Cause {
     match error {
-        OpenError::Other { .. } | OpenError::ReadOnly { .. } => Why::NotOpened,
-        OpenError::Damaged { .. } => Why::Damaged,
+        OpenError::Other { .. } | OpenError::ReadOnly { .. } => Cause::NotOpened,
+        OpenError::Damaged { .. } => Cause::Damaged,
         other => panic!("{other:?}"),
     }
 }
@@ -52,17 +52,17 @@ fn why_not_opened(error: &OpenError) -> Why {
 struct Operation {
     name: &'static str,
     before: Option<fn() -> Vec<u8>>,
-    /// Is given no store if opening is what is tried.
-    run: fn(Option<&SqliteStore>, &Path) -> Result<(), Why>,
+    /// Gets no store if the operation is opening one.
+    run: fn(Option<&SqliteStore>, &Path) -> Result<(), Cause>,
     opens: bool,
-    /// More than one transaction: cut off, it may be half done, and is finished by doing it again.
+    /// True for several transactions: if interrupted, the operation may be half done, and repeating it completes it.
     in_steps: bool,
 }
 
 impl Operation {
     const PLAIN: Self = Self {
         name: "",
-        before: Some(told),
+        before: Some(initial_bytes),
         run: |_, _| Ok(()),
         opens: false,
         in_steps: false,
@@ -128,16 +128,16 @@ const OPERATIONS: [Operation; 8] = [
     },
 ];
 
-fn told() -> Vec<u8> {
+fn initial_bytes() -> Vec<u8> {
     bytes_of(|store| drop(tell(store, "s")))
 }
 
-fn open(_: Option<&SqliteStore>, file: &Path) -> Result<(), Why> {
+fn open(_: Option<&SqliteStore>, file: &Path) -> Result<(), Cause> {
     let opened = crate::support::keyed::open(file);
-    opened.map(drop).map_err(|error| why_not_opened(&error))
+    opened.map(drop).map_err(|error| cause_of_open(&error))
 }
 
-fn import(store: Option<&SqliteStore>, _: &Path) -> Result<(), Why> {
+fn import(store: Option<&SqliteStore>, _: &Path) -> Result<(), Cause> {
     let path = fixture("openai-chat/messages.json");
     let done = import_paths(
         store.unwrap(),
@@ -155,29 +155,29 @@ fn import(store: Option<&SqliteStore>, _: &Path) -> Result<(), Why> {
     }
 }
 
-fn remove(store: Option<&SqliteStore>, _: &Path) -> Result<(), Why> {
+fn remove(store: Option<&SqliteStore>, _: &Path) -> Result<(), Cause> {
     let request = EraseRequest::new(session("secret"));
     let done = erase(store.unwrap(), &request);
     done.map(drop).map_err(|error| why(&error))
 }
 
-fn copy(store: Option<&SqliteStore>, file: &Path) -> Result<(), Why> {
+fn copy(store: Option<&SqliteStore>, file: &Path) -> Result<(), Cause> {
     let to = file.with_file_name("copy.db");
     let made = backup(store.unwrap(), &to, true, &mut |_, _| {});
     let why = match made {
         Ok(_) => None,
         Err(BackupError::Store(error)) => Some(why(&error)),
-        Err(BackupError::Open(error)) => Some(why_not_opened(&error)),
-        Err(BackupError::Write { .. }) => Some(Why::OtherFile),
-        // A page that cannot be read is one that does not fit.
-        Err(BackupError::Damaged(_)) => Some(Why::Damaged),
+        Err(BackupError::Open(error)) => Some(cause_of_open(&error)),
+        Err(BackupError::Write { .. }) => Some(Cause::OtherFile),
+        // A page that cannot be read is reported as damaged.
+        Err(BackupError::Damaged(_)) => Some(Cause::Damaged),
         Err(other) => panic!("{other:?}"),
     };
     why.map_or(Ok(()), Err)
 }
 
-/// What goes wrong: which calls, how, and whether from then on.
-const TROUBLES: [(i64, Act, bool); 5] = [
+/// The faults: the affected calls, the fault, and true if it affects all later calls too.
+const FAULTS: [(i64, Act, bool); 5] = [
     (255, Act::Fail, false),
     (255, Act::Fail, true),
     (calls::WRITE | calls::CREATE, Act::Full, false),
@@ -194,43 +194,43 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Runs it with one trouble at one call; returns whether there were so many calls.
-    fn strike(&self, trouble: (i64, Act, bool), at: u64) -> bool {
-        let case = format!("{}, {trouble:?} at {at}", self.operation.name);
-        let (kinds, act, lasting) = trouble;
+    /// Runs the operation with one fault at one call. Returns true if there were that many calls.
+    fn fail_at(&self, fault: (i64, Act, bool), at: u64) -> bool {
+        let case = format!("{}, {fault:?} at {at}", self.operation.name);
+        let (kinds, act, lasting) = fault;
         let file = self.place();
         let store = (!self.operation.opens).then(|| crate::support::keyed::open(&file).unwrap());
         match lasting {
-            true => self.shim.strike_from(kinds, at, act),
-            false => self.shim.strike(kinds, at, act),
+            true => self.shim.fail_from(kinds, at, act),
+            false => self.shim.fail_at(kinds, at, act),
         }
         let done = (self.operation.run)(store.as_ref(), &file);
-        let is_struck = self.shim.rest() >= at;
+        let has_failed = self.shim.stop_failing() >= at;
         if let Err(why) = done {
-            assert!(is_struck, "{case}: {why:?}");
-            assert!(act == Act::Fail || why != Why::Damaged, "{case}");
+            assert!(has_failed, "{case}: {why:?}");
+            assert!(act == Act::Fail || why != Cause::Damaged, "{case}");
         }
         self.check(&case, store, &file, done);
-        is_struck
+        has_failed
     }
 
-    /// The same store, or whoever opens the file next, finds all as it was or as it is to be, and
-    /// goes on.
-    fn check(&self, case: &str, store: Option<SqliteStore>, file: &Path, done: Result<(), Why>) {
+    /// Checks that the same store, or the next process that opens the file, finds the state before or after the
+    /// operation, and can continue.
+    fn check(&self, case: &str, store: Option<SqliteStore>, file: &Path, done: Result<(), Cause>) {
         let store = store.unwrap_or_else(|| {
             crate::support::keyed::open(file).unwrap_or_else(|error| panic!("{case}: {error:?}"))
         });
         let now = state(&store);
         let copy = file.with_file_name("copy.db");
         if copy.exists() {
-            // It has its name only if it is whole.
+            // The copy has its name only if it is complete.
             let copy = crate::support::keyed::open(&copy).unwrap();
             assert_whole(&copy, case);
             assert!(state(&copy) == self.before, "{case}");
         }
-        let may_be_after = self.operation.in_steps || done == Err(Why::Unconfirmed);
+        let may_be_after = self.operation.in_steps || done == Err(Cause::Unconfirmed);
         let is_after = done.is_ok() || (may_be_after && now == self.after);
-        let is_done = done.is_ok() || (done == Err(Why::Unconfirmed) && is_after);
+        let is_done = done.is_ok() || (done == Err(Cause::Unconfirmed) && is_after);
         let expected = if is_after { &self.after } else { &self.before };
         assert_eq!(
             differing(&now, expected),
@@ -253,7 +253,7 @@ impl Trial<'_> {
         assert_whole(&store, case);
     }
 
-    /// An empty folder with the database.
+    /// Returns an empty folder with the database.
     fn place(&self) -> std::path::PathBuf {
         let folder = self.shim.folder();
         std::fs::remove_dir_all(folder).unwrap();
@@ -286,7 +286,7 @@ impl Trial<'_> {
         let store = (!self.operation.opens).then(|| crate::support::keyed::open(&file).unwrap());
         self.shim.watch(kinds);
         (self.operation.run)(store.as_ref(), &file).unwrap();
-        self.shim.rest()
+        self.shim.stop_failing()
     }
 }
 
@@ -296,12 +296,12 @@ fn try_troubles(shim: &Shim, operation: &Operation, salt: u64) {
     let mut tried = 0;
     let begun = std::time::Instant::now();
     let all = trial.calls(255);
-    for trouble in TROUBLES {
-        let calls = trial.calls(trouble.0);
+    for fault in FAULTS {
+        let calls = trial.calls(fault.0);
         let samples = amount("LOOPSTORE_FAULTS", 1).min(calls);
         for sample in 0..samples {
             let (from, to) = (sample * calls / samples, (sample + 1) * calls / samples);
-            trial.strike(trouble, 1 + from + random.below(to - from));
+            trial.fail_at(fault, 1 + from + random.below(to - from));
             tried += 1;
         }
     }
@@ -316,7 +316,8 @@ fn try_troubles(shim: &Shim, operation: &Operation, salt: u64) {
 
 #[test]
 fn a_store_outlives_faults_while_it_appends_and_compacts() {
-    let Some(shim) = alone("crash::faults::a_store_outlives_faults_while_it_appends_and_compacts")
+    let Some(shim) =
+        in_own_process("crash::faults::a_store_outlives_faults_while_it_appends_and_compacts")
     else {
         return;
     };
@@ -325,7 +326,8 @@ fn a_store_outlives_faults_while_it_appends_and_compacts() {
 
 #[test]
 fn a_store_outlives_faults_while_it_imports_and_copies() {
-    let Some(shim) = alone("crash::faults::a_store_outlives_faults_while_it_imports_and_copies")
+    let Some(shim) =
+        in_own_process("crash::faults::a_store_outlives_faults_while_it_imports_and_copies")
     else {
         return;
     };
@@ -334,7 +336,8 @@ fn a_store_outlives_faults_while_it_imports_and_copies() {
 
 #[test]
 fn a_database_outlives_faults_while_it_is_opened() {
-    let Some(shim) = alone("crash::faults::a_database_outlives_faults_while_it_is_opened") else {
+    let Some(shim) = in_own_process("crash::faults::a_database_outlives_faults_while_it_is_opened")
+    else {
         return;
     };
     (4..6).for_each(|at| try_troubles(&shim, &OPERATIONS[at], at as u64));
@@ -342,7 +345,8 @@ fn a_database_outlives_faults_while_it_is_opened() {
 
 #[test]
 fn a_store_outlives_faults_while_it_erases_and_indexes() {
-    let Some(shim) = alone("crash::faults::a_store_outlives_faults_while_it_erases_and_indexes")
+    let Some(shim) =
+        in_own_process("crash::faults::a_store_outlives_faults_while_it_erases_and_indexes")
     else {
         return;
     };

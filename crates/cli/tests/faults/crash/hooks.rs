@@ -1,5 +1,5 @@
-//! A hook of an agent whose disk fills up or fails under it: the agent gets exit code 0 and a whole answer or
-//! none, and the next hook on a sound disk records all.
+//! A hook of an agent on a full or failing disk: the agent gets exit code 0 and a complete answer or none, and the next
+//! hook on a working disk records everything.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::support::amount::amount;
 
 const TURNS: usize = 20;
 
-/// A transcript of Claude Code: prompts, answers and what their calls gave.
+/// Returns a transcript of Claude Code: prompts, answers and the results of their calls.
 fn transcript() -> String {
     let record = |number: usize, kind: &str, message: Value| {
         let parent = number.checked_sub(1).map(|parent| format!("u{parent}"));
@@ -39,7 +39,7 @@ fn transcript() -> String {
     (0..TURNS).map(turn).collect()
 }
 
-/// Calls a hook, in a home and on a database that both are in the folder.
+/// Calls a hook whose home and database are in the folder.
 fn hook(folder: &Path, event: &str, shim: Option<&Shim>) -> Output {
     let mut command = crate::support::command::loopstore();
     command
@@ -51,7 +51,7 @@ fn hook(folder: &Path, event: &str, shim: Option<&Shim>) -> Output {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     if let Some(shim) = shim {
-        shim.dress(&mut command);
+        shim.apply_to(&mut command);
     }
     let input = json!({"session_id": "s", "transcript_path": folder.join("s.jsonl"), "cwd": "/work",
         "hook_event_name": event, "source": "compact"});
@@ -62,7 +62,7 @@ fn hook(folder: &Path, event: &str, shim: Option<&Shim>) -> Output {
     hook.wait_with_output().unwrap()
 }
 
-/// An answer is whole, as the agent takes it, or there is none.
+/// Checks that an answer is complete, in the form that the agent expects, or absent.
 fn assert_unnoticed(output: &Output, case: &str) {
     assert!(output.status.success(), "{case}: {output:?}");
     assert!(output.stderr.is_empty(), "{case}: {output:?}");
@@ -89,7 +89,7 @@ fn an_agent_notices_nothing_of_a_disk_that_is_full_or_fails() {
     let answered = hook(&sound, "SessionStart", Some(&shim));
     assert_unnoticed(&answered, "a sound disk");
     assert!(!answered.stdout.is_empty());
-    let steps = shim.rest();
+    let steps = shim.stop_failing();
     let tried = amount("LOOPSTORE_FAULTS", 8).min(steps);
     for trial in 0..tried {
         let at = 1 + trial * steps / tried;
@@ -98,11 +98,11 @@ fn an_agent_notices_nothing_of_a_disk_that_is_full_or_fails() {
             let folder = place(&case.replace(' ', "-"));
             let shim = Shim::on(&folder);
             match lasting {
-                true => shim.strike_from(calls::CHANGES, at, act),
-                false => shim.strike(calls::CHANGES, at, act),
+                true => shim.fail_from(calls::CHANGES, at, act),
+                false => shim.fail_at(calls::CHANGES, at, act),
             }
             let output = hook(&folder, "SessionStart", Some(&shim));
-            assert!(shim.rest() >= at, "{case}: nothing was struck");
+            assert!(shim.stop_failing() >= at, "{case}: nothing was struck");
             assert_unnoticed(&output, &case);
             assert_unnoticed(&hook(&folder, "Stop", None), &case);
             let store = crate::support::keyed::open(folder.join("a.db")).unwrap();

@@ -1,20 +1,20 @@
-//! A process that is killed while it appends turn by turn: each turn that it acknowledged is there,
-//! once, and who goes on ends with all of them.
+//! A process that is killed while it appends turn by turn: each acknowledged turn is stored exactly once, and another
+//! process can continue with all of them.
 
 use std::process::Output;
 
 use loopstore::*;
 
-use crate::crash::shim::{Act, Shim, calls, myself};
+use crate::crash::shim::{Act, Shim, calls, command_for};
 use crate::crash::stage::*;
 use crate::support::amount::amount;
 
 const TURNS: u32 = 5;
 
-/// How the harness is run at length.
+/// The command for a long run.
 pub const KILLS: &str = "LOOPSTORE_KILLS=1000 cargo test --test faults crash";
 
-/// How many turns the second loop has; it begins with one.
+/// Returns the number of turns of the second loop, which begins with one.
 fn turns(store: &SqliteStore) -> u32 {
     let sql = "SELECT turns FROM v_loops WHERE loop_id = 'loop-1'";
     store.query(sql).unwrap().rows[0][0].read().unwrap()
@@ -35,12 +35,12 @@ fn a_process_that_appends() {
 }
 
 fn run(shim: &Shim) -> Output {
-    let mut command = myself("crash::killed::a_process_that_appends", shim);
+    let mut command = command_for("crash::killed::a_process_that_appends", shim);
     command.env("LOOPSTORE_APPENDS", "yes").output().unwrap()
 }
 
-/// The last turn that was acknowledged.
-fn told(output: &Output) -> u32 {
+/// Returns the last turn that was acknowledged.
+fn last_acknowledged(output: &Output) -> u32 {
     let said = String::from_utf8_lossy(&output.stdout);
     let mut lines = said.lines().filter_map(|line| line.split("told ").nth(1));
     lines
@@ -67,7 +67,7 @@ fn a_killed_writer_loses_no_turn_that_it_acknowledged() {
     let (_folder, shim) = place();
     shim.watch(calls::CHANGES);
     assert!(run(&shim).status.success());
-    let points = shim.rest();
+    let points = shim.stop_failing();
     let acts = [Act::KillHalf, Act::KillBefore, Act::KillAfter];
     let all = 3 * points;
     let kills = amount("LOOPSTORE_KILLS", 10).min(all);
@@ -77,20 +77,20 @@ fn a_killed_writer_loses_no_turn_that_it_acknowledged() {
         let at = from + random.below(to - from);
         let (folder, shim) = place();
         let (point, act) = (1 + at / 3, acts[(at % 3) as usize]);
-        shim.strike(calls::CHANGES, point, act);
+        shim.fail_at(calls::CHANGES, point, act);
         let output = run(&shim);
         let case = format!("{act:?} {point} of {points}");
         assert_eq!(output.status.code(), None, "{case}: {output:?}");
         let store = crate::support::keyed::open(folder.path().join("a.db")).unwrap();
         assert_whole(&store, &case);
-        let (told, found) = (told(&output), turns(&store) - 1);
-        // One may have been committed and not told yet.
+        let (acknowledged, found) = (last_acknowledged(&output), turns(&store) - 1);
+        // One more turn may have been committed without having been acknowledged.
         assert!(
-            (told..=told + 1).contains(&found),
-            "{case}: {told}, {found}"
+            (acknowledged..=acknowledged + 1).contains(&found),
+            "{case}: {acknowledged}, {found}"
         );
         drop(store);
-        shim.rest();
+        shim.stop_failing();
         let output = run(&shim);
         assert!(output.status.success(), "{case}: {output:?}");
         let store = crate::support::keyed::open(folder.path().join("a.db")).unwrap();

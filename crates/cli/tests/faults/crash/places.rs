@@ -1,5 +1,5 @@
-//! Files and folders that may not be written, vanish, are replaced or are held by others; a clock that
-//! goes back; names that look like something else.
+//! Files and folders that are not writable, disappear, are replaced or are locked by others; a clock that is set back;
+//! unusual names.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use loopstore::{extend as store, *};
 use loopstore_recorder::{AgentEvent, RecorderOptions, SessionRecorder};
 use loopstore_transcripts::{ImportError, ImportOptions, Watch, import_paths};
 
-use crate::crash::shim::{Act, Shim, alone, calls};
+use crate::crash::shim::{Act, Shim, calls, in_own_process};
 use crate::crash::stage::*;
 use crate::support::{command as program, needs};
 
-fn told() -> Vec<u8> {
+fn initial_bytes() -> Vec<u8> {
     bytes_of(|store| drop(tell(store, "s")))
 }
 
 fn place() -> (tempfile::TempDir, PathBuf) {
     let folder = folder();
     let file = folder.path().join("a.db");
-    std::fs::write(&file, told()).unwrap();
+    std::fs::write(&file, initial_bytes()).unwrap();
     (folder, file)
 }
 
@@ -32,14 +32,14 @@ fn loopstore(file: &Path, line: &str) -> Command {
     command
 }
 
-/// Everything that the program said on stderr, without the folder.
+/// Returns all that the program printed to stderr, without the folder.
 fn complaint(output: &Output, folder: &Path) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
     said.replace(folder.to_str().unwrap(), "FOLDER")
 }
 
-/// How many files are in a folder, without those at which writers wait for each other.
+/// Returns the number of files in a folder, without the lock files of writers.
 fn databases(folder: &Path) -> usize {
     let names = std::fs::read_dir(folder).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -73,7 +73,7 @@ fn commands_that_read_work_where_nothing_can_be_written() {
     shim.set_read_only(true);
     let run = |line: &str| {
         let mut command = loopstore(&file, line);
-        shim.dress(&mut command);
+        shim.apply_to(&mut command);
         command.output().unwrap()
     };
     for line in READING {
@@ -103,7 +103,7 @@ fn what_stands_in_a_log_only_is_not_left_out_in_silence() {
     let (folder, file) = place();
     let store = crate::support::keyed::open(&file).unwrap();
     append(&store, 1).unwrap();
-    // As a process that was killed leaves it.
+    // The state that a killed process leaves.
     let left = crate::crash::stage::folder();
     let moved = left.path().join("a.db");
     for end in ["", "-wal"] {
@@ -114,13 +114,13 @@ fn what_stands_in_a_log_only_is_not_left_out_in_silence() {
     let shim = Shim::on(left.path());
     shim.set_read_only(true);
     let mut command = loopstore(&moved, "sessions");
-    shim.dress(&mut command);
+    shim.apply_to(&mut command);
     insta::assert_snapshot!(complaint(&command.output().unwrap(), left.path()), @"error: FOLDER/a.db: the write-ahead log holds changes that are not in the file yet, and reading them needs a writable folder; copy the file together with its `-wal` and open the copy");
     let store = crate::support::keyed::open(&moved).unwrap();
     assert_whole(&store, "where it can be written");
 }
 
-/// Permissions do not bind root, so root lets somebody else try.
+/// Permissions do not apply to root, so root runs this as another user.
 #[test]
 fn a_user_who_may_only_read_can_read() {
     let (folder, file) = place();
@@ -129,7 +129,7 @@ fn a_user_who_may_only_read_can_read() {
         if needs::missing(&needs::SETPRIV) {
             return;
         }
-        // The program may lie where only root may look.
+        // The program may be in a folder that only root can read.
         let own = folder.path().join("program");
         std::fs::copy(program, &own).unwrap();
         let mut command = Command::new("setpriv");
@@ -157,13 +157,13 @@ fn a_user_who_may_only_read_can_read() {
 
 #[test]
 fn a_store_that_only_reads_notices_that_somebody_writes_after_all() {
-    let Some(shim) =
-        alone("crash::places::a_store_that_only_reads_notices_that_somebody_writes_after_all")
-    else {
+    let Some(shim) = in_own_process(
+        "crash::places::a_store_that_only_reads_notices_that_somebody_writes_after_all",
+    ) else {
         return;
     };
     let file = shim.folder().join("a.db");
-    std::fs::write(&file, told()).unwrap();
+    std::fs::write(&file, initial_bytes()).unwrap();
     shim.set_read_only(true);
     let reader =
         SqliteStore::open_with(&file, crate::support::keyed::options().read_only(true)).unwrap();
@@ -198,7 +198,7 @@ fn is_moved<T: std::fmt::Debug>(done: Result<T, StoreError>, case: &str) {
     );
 }
 
-/// Does something to the files of an open store; then nothing may be written to nowhere.
+/// Changes the files of an open store; afterwards no write may be lost.
 fn moved(case: &str, harm: fn(&Path), mend: fn(&Path)) {
     let (folder, file) = place();
     let store = crate::support::keyed::open(&file).unwrap();
@@ -212,7 +212,7 @@ fn moved(case: &str, harm: fn(&Path), mend: fn(&Path)) {
     is_moved(store.query("SELECT 1"), case);
     assert_eq!(sizes(), found, "{case}");
     mend(&file);
-    // A store that found its files replaced stays closed; the next one needs not wait for it.
+    // A store whose files were replaced stays closed; the next one does not have to wait for it.
     is_moved(append(&store, 2), case);
     let again = crate::support::keyed::open(&file).unwrap();
     assert_eq!(state(&again), before, "{case}");
@@ -265,12 +265,12 @@ fn nothing_is_written_to_a_file_that_is_not_there_any_more() {
 #[test]
 fn a_store_stays_where_it_is_when_the_process_goes_elsewhere() {
     let Some(shim) =
-        alone("crash::places::a_store_stays_where_it_is_when_the_process_goes_elsewhere")
+        in_own_process("crash::places::a_store_stays_where_it_is_when_the_process_goes_elsewhere")
     else {
         return;
     };
     std::env::set_current_dir(shim.folder()).unwrap();
-    std::fs::write("a.db", told()).unwrap();
+    std::fs::write("a.db", initial_bytes()).unwrap();
     let store = crate::support::keyed::open("a.db").unwrap();
     std::env::set_current_dir("/").unwrap();
     append(&store, 1).unwrap();
@@ -279,7 +279,8 @@ fn a_store_stays_where_it_is_when_the_process_goes_elsewhere() {
 
 #[test]
 fn a_name_is_a_name_whatever_it_looks_like() {
-    let Some(shim) = alone("crash::places::a_name_is_a_name_whatever_it_looks_like") else {
+    let Some(shim) = in_own_process("crash::places::a_name_is_a_name_whatever_it_looks_like")
+    else {
         return;
     };
     std::env::set_current_dir(shim.folder()).unwrap();
@@ -292,7 +293,7 @@ fn a_name_is_a_name_whatever_it_looks_like() {
         "é.db",
     ];
     for name in names {
-        std::fs::write(name, told()).unwrap();
+        std::fs::write(name, initial_bytes()).unwrap();
         let store =
             crate::support::keyed::open(name).unwrap_or_else(|error| panic!("{name}: {error}"));
         append(&store, 1).unwrap();
@@ -307,7 +308,7 @@ fn a_name_is_a_name_whatever_it_looks_like() {
     assert_eq!(databases(Path::new(".")), names.len());
 }
 
-/// As `ulimit -f` in a shell; the signal that comes with it is ignored, as a service manager does.
+/// As with `ulimit -f` in a shell; the signal is ignored, as under a service manager.
 #[test]
 fn an_import_that_may_not_make_the_file_larger_says_so_and_goes_on_later() {
     if needs::missing(&needs::BASH) {
@@ -367,11 +368,11 @@ fn what_a_watch_could_not_store_is_told_once_and_tried_again() {
     let path = fixture("openai-chat/messages.json");
     let mut watch = Watch::new(vec![path], ImportOptions::default());
     let mut look = || {
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         watch.look(&store, &|| false, &mut |progress| {
-            told.push(progress.result);
+            results.push(progress.result);
         });
-        told
+        results
     };
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = look();
@@ -383,10 +384,11 @@ fn what_a_watch_could_not_store_is_told_once_and_tried_again() {
     assert!(matches!(&came[..], [Ok(report)] if report.added_messages > 0));
 }
 
-/// A full disk is no property of a file: the rest is not skipped for it.
+/// A full disk is not an error of one file, so the rest is not skipped because of it.
 #[test]
 fn an_import_of_many_files_ends_where_the_disk_is_full() {
-    let Some(shim) = alone("crash::places::an_import_of_many_files_ends_where_the_disk_is_full")
+    let Some(shim) =
+        in_own_process("crash::places::an_import_of_many_files_ends_where_the_disk_is_full")
     else {
         return;
     };
@@ -403,13 +405,13 @@ fn an_import_of_many_files_ends_where_the_disk_is_full() {
     let first = open("first.db");
     shim.watch(calls::WRITE);
     import(&first, &paths[..1]).unwrap();
-    let needed = shim.rest();
+    let needed = shim.stop_failing();
     let store = open("all.db");
-    shim.strike_from(calls::WRITE, needed + 4, Act::Full);
+    shim.fail_from(calls::WRITE, needed + 4, Act::Full);
     let refused = import(&store, &paths);
     let is_full = matches!(refused, Err(ImportError::Store(StoreError::Full)));
     assert!(is_full, "{refused:?}");
-    shim.rest();
+    shim.stop_failing();
     assert!(state(&store) == state(&first));
     import(&store, &paths).unwrap();
     assert_eq!(state(&store).len(), 4);
@@ -437,12 +439,12 @@ fn an_older_file_that_somebody_writes_is_busy_and_then_opens() {
 #[test]
 fn a_clock_that_goes_back_changes_no_order_and_holds_no_lease() {
     let Some(shim) =
-        alone("crash::places::a_clock_that_goes_back_changes_no_order_and_holds_no_lease")
+        in_own_process("crash::places::a_clock_that_goes_back_changes_no_order_and_holds_no_lease")
     else {
         return;
     };
     let file = shim.folder().join("a.db");
-    std::fs::write(&file, told()).unwrap();
+    std::fs::write(&file, initial_bytes()).unwrap();
     let store = crate::support::keyed::open(&file).unwrap();
     const DAY: i64 = 86_400;
     for (number, clock) in [(1, 0), (2, -400 * DAY), (3, DAY), (4, -DAY)] {
@@ -454,13 +456,13 @@ fn a_clock_that_goes_back_changes_no_order_and_holds_no_lease() {
     }
     let prompts =
         "SELECT text FROM v_messages WHERE loop_id = 'loop-1' AND role = 'user' ORDER BY seq";
-    let told = |row: &Vec<Json>| row[0].read::<String>().unwrap();
+    let text = |row: &Vec<Json>| row[0].read::<String>().unwrap();
     let prompts: Vec<String> = store
         .query(prompts)
         .unwrap()
         .rows
         .iter()
-        .map(told)
+        .map(text)
         .collect();
     let expected = (0..5).map(|number| format!("prompt {number}"));
     assert_eq!(prompts, expected.collect::<Vec<_>>());
@@ -468,7 +470,7 @@ fn a_clock_that_goes_back_changes_no_order_and_holds_no_lease() {
     assert_whole(&store, "after all");
 }
 
-/// A driver dies when the clock is a day ahead; with the clock right again somebody takes over soon.
+/// A driver dies while the clock is a day ahead; with the correct clock another one takes over soon.
 fn leases_end(shim: &Shim, store: &SqliteStore) {
     let ttl = Duration::from_millis(50);
     let options = |owner: &str| RecorderOptions {
@@ -504,7 +506,7 @@ fn an_import_that_fails_leaves_nothing_that_was_not_there() {
     let names = || std::fs::read_dir(folder.path()).unwrap().count();
     import();
     assert_eq!(names(), 1);
-    // One that was there stays, also an empty one.
+    // An existing file stays, even an empty one.
     drop(crate::support::keyed::open(&file).unwrap());
     let before = size(&file);
     import();

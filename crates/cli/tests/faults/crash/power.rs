@@ -1,25 +1,24 @@
-//! Power loss: one process works and is logged; then the files are made as a disk could have them had
-//! the power gone at some write. Whatever is found opens whole, in the state after one of the steps:
-//! with `Durability::Full` not before the last that was acknowledged, with `Durability::Normal` at
-//! some earlier one.
+//! Power loss: one process runs and is logged; then the files are made as they could be on a disk that lost power at
+//! some write. The files open, in the state after one of the steps: with `Durability::Full` not before the last
+//! acknowledged step, with `Durability::Normal` possibly an earlier one.
 
 use std::path::{Path, PathBuf};
 
 use Step::*;
 use loopstore::compact::FlipRequest;
 use loopstore::extend::session::{create_loop, create_session};
-use loopstore::{extend as store, *};
+use loopstore::{CompactionConfig, ContextConfig, Policy, extend as store, *};
 use loopstore_admin::backup::backup;
 use loopstore_admin::retention::{EraseRequest, erase};
 use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::crash::disk::{Disk, Files, Unsynced};
-use crate::crash::shim::{Event, Shim, myself};
+use crate::crash::shim::{Event, Shim, command_for};
 use crate::crash::stage::*;
 use crate::support::amount::amount;
 use crate::support::histories::loop_id;
 
-/// Each changes the state once, or not at all.
+/// A step changes the state at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Create,
@@ -31,12 +30,12 @@ enum Step {
     Compact,
     Undo,
     Redo,
-    /// The log goes into the file, and is begun anew or cut.
+    /// Copies the log into the file, and restarts or truncates the log.
     Checkpoint(&'static str),
     Import,
     Backup,
     Erase,
-    /// Closes the database; the log goes.
+    /// Closes the database, which removes the log.
     Close,
 }
 
@@ -149,7 +148,7 @@ fn change(store: &SqliteStore, step: Step) {
     }
 }
 
-/// Turns have four messages each.
+/// Returns the pin of a turn's prompt. Turns have four messages each.
 fn prompt_of(turn: u32) -> PinRequest {
     let of = PinRef::message(loop_id(1).as_str(), turn, 4 * turn);
     PinRequest { of, leaf: None }
@@ -183,15 +182,15 @@ fn a_process_that_works() {
 fn log_of(durability: Durability) -> Vec<Event> {
     let folder = folder();
     let shim = Shim::on(folder.path());
-    let mut command = myself("crash::power::a_process_that_works", &shim);
-    shim.dress_logging(&mut command);
+    let mut command = command_for("crash::power::a_process_that_works", &shim);
+    shim.apply_logging(&mut command);
     command.env("LOOPSTORE_DURABILITY", name_of(durability));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     shim.events()
 }
 
-/// The state after each step.
+/// Returns the state after each step.
 fn states() -> Vec<State> {
     let folder = folder();
     let mut player = Player::new(&folder.path().join("a.db"), Durability::Normal);
@@ -202,11 +201,11 @@ fn states() -> Vec<State> {
     SCRIPT.into_iter().map(after).collect()
 }
 
-/// One loss of power.
+/// A power loss.
 struct Loss<'a> {
     told: String,
     durability: Durability,
-    /// How many steps were acknowledged.
+    /// The number of acknowledged steps.
     acknowledged: usize,
     states: &'a [State],
 }
@@ -226,7 +225,7 @@ impl Loss<'_> {
             .unwrap_or_else(|error| panic!("{}: {error:?}", self.told));
         assert_whole(&store, &self.told);
         let now = state(&store);
-        // The step that was cut off may be there, too.
+        // The interrupted step may be stored, too.
         let last = self.acknowledged.min(SCRIPT.len() - 1);
         let first = match self.durability {
             Durability::Full => self.acknowledged.saturating_sub(1),
@@ -245,7 +244,7 @@ impl Loss<'_> {
         }
     }
 
-    /// A copy that has its name is whole, and it has it once that was said.
+    /// Checks that a copy with its name is complete, and that it has its name once this was acknowledged.
     fn check_copy(&self, files: &Files, copy: &Path) {
         let at = SCRIPT.iter().position(|step| *step == Backup).unwrap();
         if !files.contains_key("copy.db") {
@@ -258,7 +257,7 @@ impl Loss<'_> {
     }
 }
 
-/// Looks at some moments of the log, or at all of them.
+/// Checks some positions of the log, or all of them.
 fn lose_power(durability: Durability) {
     let begun = std::time::Instant::now();
     let (events, states) = (log_of(durability), states());
@@ -308,7 +307,7 @@ fn what_was_acknowledged_outlasts_a_power_loss() {
     lose_power(Durability::Full);
 }
 
-/// A process that says so before the disk has it.
+/// A process that acknowledges a write before it is synced.
 #[test]
 #[cfg(debug_assertions)]
 fn an_answer_before_the_disk_has_it_is_found_out() {
@@ -321,7 +320,7 @@ fn with_normal_durability_a_power_loss_costs_the_last_steps_and_none_before() {
     lose_power(Durability::Normal);
 }
 
-/// A migration and the note that it was applied come together.
+/// A migration and the record that it was applied are committed together.
 #[test]
 fn a_creation_that_is_cut_off_between_its_commits_opens_as_empty() {
     let events = log_of(Durability::Full);
@@ -347,7 +346,7 @@ fn a_creation_that_is_cut_off_between_its_commits_opens_as_empty() {
     assert!(syncs > 5);
 }
 
-/// What stands in the file is what was written last: the checks above would find a disk that lies.
+/// The file has the content that was written last: the checks above detect a disk that loses synced data.
 #[test]
 fn a_disk_that_forgets_what_it_synced_is_found_out() {
     let events = log_of(Durability::Full);
@@ -371,15 +370,18 @@ fn a_disk_that_forgets_what_it_synced_is_found_out() {
     assert!(checked.is_err());
 }
 
-/// Runs one attempt with a narrow policy; returns its outcome.
+/// Runs one attempt with a narrow policy. Returns its outcome.
 pub fn compact(store: &SqliteStore) -> Result<String, StoreError> {
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 1,
-            keep_recent: KeepRecent::Turns(1),
-            max_summary_tokens: 60,
-            ..CompactionConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 1,
+                keep_recent: KeepRecent::Turns(1),
+                max_summary_tokens: 60,
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };

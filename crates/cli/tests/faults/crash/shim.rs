@@ -1,4 +1,4 @@
-//! The test's side of `shim.c`: compiles it, tells it what to strike, reads what it logged.
+//! The test's side of `shim.c`: compiles it, sets the calls that fail, reads its log.
 
 use crate::support::process;
 use std::fs::{File, OpenOptions};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Which calls are counted, as bits; `shim.c` has the same.
+/// The kinds of calls that are counted, as bits; `shim.c` has the same.
 pub mod calls {
     pub const WRITE: i64 = 1;
     pub const TRUNCATE: i64 = 2;
@@ -17,16 +17,16 @@ pub mod calls {
     pub const RENAME: i64 = 16;
     pub const CREATE: i64 = 32;
     pub const OPEN: i64 = 128;
-    /// All that change what is stored.
+    /// All calls that change stored data.
     pub const CHANGES: i64 = WRITE | TRUNCATE | SYNC | REMOVE | RENAME | CREATE;
 }
 
-/// What happens to the call that is struck.
+/// The effect on the selected call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     KillBefore = 1,
     KillAfter,
-    /// Half of the bytes are written.
+    /// Half of the bytes are written, then the process is killed.
     KillHalf,
     /// EIO.
     Fail,
@@ -50,7 +50,7 @@ enum Word {
 
 const WORDS: u64 = 7;
 
-/// What a process is run with.
+/// The environment of a process with the shim.
 pub struct Shim {
     control: PathBuf,
     log: PathBuf,
@@ -59,7 +59,7 @@ pub struct Shim {
 }
 
 impl Shim {
-    /// Watches a folder.
+    /// Creates a shim that watches a folder.
     pub fn on(folder: &Path) -> Self {
         let own = crate::crash::stage::folder();
         let shim = Self {
@@ -72,7 +72,7 @@ impl Shim {
         shim
     }
 
-    /// The one that this process runs with, if any.
+    /// Returns the shim of this process, if it has one.
     pub fn of_this_process() -> Option<Self> {
         let path = |name| std::env::var_os(name).map(PathBuf::from);
         Some(Self {
@@ -87,37 +87,37 @@ impl Shim {
         &self.folder
     }
 
-    /// Lets a command run with it.
-    pub fn dress(&self, command: &mut Command) {
+    /// Sets the environment of a command to run with the shim.
+    pub fn apply_to(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", library())
             .env("SHIM_CONTROL", &self.control)
             .env("SHIM_FOLDER", &self.folder);
     }
 
-    /// Lets a command run with it that logs what it writes.
-    pub fn dress_logging(&self, command: &mut Command) {
-        self.dress(command);
+    /// Sets the environment of a command to run with the shim and log its writes.
+    pub fn apply_logging(&self, command: &mut Command) {
+        self.apply_to(command);
         command.env("SHIM_LOG", &self.log);
     }
 
-    /// Strikes the call `at` (from 1) of those that are counted from now on.
-    pub fn strike(&self, kinds: i64, at: u64, act: Act) {
+    /// Makes the call number `at` (from 1) of those that are counted from now on fail.
+    pub fn fail_at(&self, kinds: i64, at: u64, act: Act) {
         self.tell(kinds, at, act as i64, 0);
     }
 
-    /// Strikes that call and all after it.
-    pub fn strike_from(&self, kinds: i64, at: u64, act: Act) {
+    /// Makes that call and all later ones fail.
+    pub fn fail_from(&self, kinds: i64, at: u64, act: Act) {
         self.tell(kinds, at, act as i64, 1);
     }
 
-    /// Only counts from now on.
+    /// Only counts calls from now on.
     pub fn watch(&self, kinds: i64) {
         self.tell(kinds, 0, 0, 0);
     }
 
-    /// Strikes nothing any more; returns how many calls were counted.
-    pub fn rest(&self) -> u64 {
+    /// Makes no further call fail. Returns the number of counted calls.
+    pub fn stop_failing(&self) -> u64 {
         let count = self.count();
         self.tell(0, 0, 0, 0);
         count
@@ -132,7 +132,7 @@ impl Shim {
         self.put(Word::Kinds, kinds);
     }
 
-    /// How many calls were counted.
+    /// Returns the number of counted calls.
     pub fn count(&self) -> u64 {
         let mut word = [0; 8];
         let file = File::open(&self.control).unwrap();
@@ -141,7 +141,7 @@ impl Shim {
         u64::from_ne_bytes(word)
     }
 
-    /// Sets how many seconds the wall clock is ahead.
+    /// Sets the number of seconds by which the wall clock is ahead.
     pub fn set_clock(&self, seconds: i64) {
         self.put(Word::Clock, seconds);
     }
@@ -157,7 +157,7 @@ impl Shim {
             .unwrap();
     }
 
-    /// Notes in the log that something was acknowledged.
+    /// Records in the log that something was acknowledged.
     pub fn mark(&self, text: &str) {
         let mut record = Vec::new();
         record.push(b'k');
@@ -175,7 +175,7 @@ impl Shim {
     }
 }
 
-/// What a process did to its files.
+/// A change of a process to its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Open {
@@ -246,13 +246,13 @@ fn read_log(log: &[u8]) -> Vec<Event> {
     events
 }
 
-/// Compiles the shim, once in each run of the tests.
+/// Compiles the shim, once per run of the tests.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/crash/shim.c");
         let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shim.so");
-        // Another run may be using the one that is there.
+        // Another run may be using the existing library.
         let fresh = library.with_extension(format!("{}", std::process::id()));
         let done = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o"])
@@ -266,21 +266,21 @@ fn library() -> &'static Path {
     })
 }
 
-/// Runs one test of this program in a process of its own, with a shim on a new folder, and checks that
-/// it passed there. Returns the shim in that process, `None` in this one.
-pub fn alone(test: &str) -> Option<Shim> {
+/// Runs one test of this program in a separate process, with a shim on a new folder, and checks that it passed. Returns
+/// the shim in that process, `None` in this one.
+pub fn in_own_process(test: &str) -> Option<Shim> {
     if let Some(shim) = Shim::of_this_process() {
         return Some(shim);
     }
     let folder = crate::crash::stage::folder();
     let shim = Shim::on(folder.path());
-    print!("{}", process::passed(&mut myself(test, &shim)));
+    print!("{}", process::passed(&mut command_for(test, &shim)));
     None
 }
 
 /// Returns a command that runs one test of this program with a shim.
-pub fn myself(test: &str, shim: &Shim) -> Command {
+pub fn command_for(test: &str, shim: &Shim) -> Command {
     let mut command = process::test(test);
-    shim.dress(&mut command);
+    shim.apply_to(&mut command);
     command
 }

@@ -1,4 +1,4 @@
-//! Databases to break, and what of them must stay.
+//! Databases to damage, and the state that must be preserved.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,13 +12,13 @@ use loopstore_verify::verify;
 use crate::support::amount::given;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 
-/// A folder that is gone after the test, in memory where that can be.
+/// Creates a temporary folder, in memory if possible.
 pub fn folder() -> tempfile::TempDir {
     let memory = tempfile::Builder::new().tempdir_in("/dev/shm");
     memory.or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Takes other samples with another `LOOPSTORE_SEED`.
+/// Returns random numbers; `LOOPSTORE_SEED` selects another series.
 pub fn random(salt: u64) -> Random {
     Random::new(given("LOOPSTORE_SEED").unwrap_or(1) * 1000 + salt)
 }
@@ -45,7 +45,7 @@ pub fn turn(number: u32) -> Vec<AgentMessage> {
     ]
 }
 
-/// Tells a session of two loops, both ended.
+/// Records a session of two loops, both ended.
 pub fn tell<'a>(store: &'a SqliteStore, id: &str) -> History<'a> {
     let mut history = History::new(store, id);
     for number in 0..6 {
@@ -58,7 +58,7 @@ pub fn tell<'a>(store: &'a SqliteStore, id: &str) -> History<'a> {
     history
 }
 
-/// The bytes of a database that was closed.
+/// Returns the bytes of a database after it was closed.
 pub fn bytes_of(make: impl FnOnce(&SqliteStore)) -> Vec<u8> {
     let folder = folder();
     let file = folder.path().join("a.db");
@@ -68,8 +68,8 @@ pub fn bytes_of(make: impl FnOnce(&SqliteStore)) -> Vec<u8> {
     std::fs::read(file).unwrap()
 }
 
-/// What of each session must be there, without what differs from run to run: salts, ids of runs and
-/// when they were made.
+/// The content of each session that must be preserved, without values that differ from run to run: salts, ids of runs
+/// and times.
 pub type State = BTreeMap<String, String>;
 
 const PARTS: [&str; 9] = [
@@ -77,7 +77,7 @@ const PARTS: [&str; 9] = [
     "SELECT loop_id, parent_loop_id, parent_turn, continuation_kind, status, turns, messages, tokens
        FROM v_loops",
     "SELECT loop_id, seq, turn, role, tokens, bytes, payload FROM v_messages",
-    // An attempt that failed leaves a row.
+    // A failed attempt adds a row.
     "SELECT loop_id, trigger, strategy, outcome, is_live, tokens_before, tokens_after
        FROM (SELECT * FROM v_compaction_runs WHERE outcome <> 'failed')",
     "SELECT loop_id, generation, kind, keep_compacted_start, keep_compacted_end, is_active
@@ -114,14 +114,14 @@ fn state_of(store: &SqliteStore, id: &str) -> String {
     told + &serde_json::to_string(&context.messages).unwrap()
 }
 
-/// Nothing is damaged, the index included.
+/// Checks that nothing is damaged, including the index.
 pub fn assert_whole(store: &SqliteStore, case: &str) {
     let report = verify(store).unwrap_or_else(|error| panic!("{case}: {error}"));
     assert!(report.ok, "{case}: {:#?}", report.problems);
     assert!(report.index.is_empty(), "{case}: {:?}", report.index);
 }
 
-/// Says in which sessions two states differ.
+/// Returns the sessions in which two states differ.
 pub fn differing(left: &State, right: &State) -> Vec<String> {
     let all = left.keys().chain(right.keys());
     let mut ids: Vec<String> = all

@@ -1,10 +1,9 @@
-//! Many at one database: processes and threads that append, compact, search, fork, undo and copy it
-//! at once, each with a list of its own of what must be there.
+//! Many processes and threads on one database: they append, compact, search, fork, undo and copy at once, and each
+//! keeps a list of what must be stored.
 //!
-//! `LOOPSTORE_LOAD_SECONDS=600` goes on for ten minutes; the latencies are printed then
-//! (`-- --nocapture`).
+//! `LOOPSTORE_LOAD_SECONDS=600` runs for ten minutes, and prints the latencies (`-- --nocapture`).
 
-mod doors;
+mod append_processes;
 mod worker;
 
 use std::io::Read;
@@ -33,7 +32,7 @@ fn start(file: &Path, number: usize) -> Child {
         .unwrap()
 }
 
-/// Lets a worker come to its end; returns the latencies of its appends in microseconds.
+/// Ends a worker. Returns the latencies of its appends in microseconds.
 fn finish(mut child: Child) -> Vec<u64> {
     drop(child.stdin.take());
     let mut text = String::new();
@@ -55,7 +54,7 @@ fn what_many_were_told_is_stored_is_there_and_nobody_is_refused() {
     let store = open(&file);
     let log = folder.path().join("crowd.db-wal");
     let workers: Vec<Child> = (0..PROCESSES).map(|number| start(&file, number)).collect();
-    // Meanwhile somebody reads one snapshot for long: the log cannot begin anew until that ends.
+    // Meanwhile a reader holds one snapshot for long: the log cannot restart until it ends.
     store::read(&store, |read| {
         let before = read.sessions()?.len();
         std::thread::sleep(load() / 2);
@@ -90,10 +89,10 @@ fn a_commit_that_is_acknowledged_and_not_made_is_found_out() {
     proof::catches(test, "lost-write", &[], "panicked");
 }
 
-/// How many turns each of four writers appends, while the other three write all the time.
+/// The number of turns that each of four writers appends while the other three write too.
 const TURNS: usize = 60;
 
-/// How long one waits is measured by `cargo bench --bench crowd`.
+/// `cargo bench --bench crowd` measures the waiting times.
 #[test]
 fn nobody_starves_while_four_write_all_the_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -115,12 +114,12 @@ fn nobody_starves_while_four_write_all_the_time() {
     );
     hang::until("each writes", || store.query(&sql).unwrap().rows.len() == 4);
     for writer in writers {
-        // The end of its input is what it is told.
+        // Closing its input ends the writer.
         assert!(finish(writer).len() >= TURNS);
     }
 }
 
-/// A reader that stays holds the log; once it is gone the log is short again.
+/// A long-lived reader keeps the log from being truncated; once it is gone, the log is short again.
 #[test]
 fn a_log_that_a_reader_made_long_is_short_once_it_is_gone() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +149,7 @@ fn a_log_that_a_reader_made_long_is_short_once_it_is_gone() {
         assert!(length() > 40 << 20, "{}", length());
         drop(held);
     });
-    // A writer that tried in vain lets some time pass before it tries again.
+    // A writer waits for a while after a failed attempt to truncate the log.
     let mut turn = 90;
     hang::until("the log is short", || {
         write(turn..turn + 1);

@@ -1,4 +1,4 @@
-//! A process of the crowd: two threads, a session each.
+//! A process of the crowd: two threads, each with a session.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::support::hang::HUNG;
 use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
 use crate::support::keyed;
 
-/// Memory that a worker may need, in KiB, and open files.
+/// The maximum memory of a worker, in KiB, and the maximum number of open files.
 const MOST_MEMORY: u64 = 200 << 10;
 const MOST_FILES: usize = 64;
 
@@ -60,7 +60,7 @@ fn a_process_that_writes_until_it_is_told() {
     }
 }
 
-/// The most memory that this process ever had, in KiB.
+/// Returns the peak memory of this process, in KiB.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -74,9 +74,9 @@ struct Member<'a> {
     number: u64,
     history: History<'a>,
     random: Random,
-    /// Loop by loop, the texts of its messages, as they were acknowledged.
+    /// The acknowledged texts of each loop's messages.
     said: Vec<Vec<String>>,
-    /// How many turns each loop has.
+    /// The number of turns of each loop.
     turns: Vec<u32>,
     took: Vec<Duration>,
 }
@@ -156,11 +156,11 @@ impl<'a> Member<'a> {
         self.history.start_loop(Some(from), Some(turn));
         self.said.push(Vec::new());
         self.turns.push(0);
-        // A fork of a fork that has no turn yet would have nothing to go on from.
+        // A fork of a fork without turns would have no turn to continue from.
         self.append();
     }
 
-    /// Finds a message by a word that no other has.
+    /// Finds a message by a word that no other message contains.
     fn search(&mut self) {
         let at = self.random.below(self.said.len() as u64) as usize;
         let turn = self.random.below(u64::from(self.turns[at])) as u32;
@@ -175,7 +175,8 @@ impl<'a> Member<'a> {
         assert!(context.unwrap().faults.is_empty());
     }
 
-    /// Copies the database while the others write; the copy has at least what this one was told.
+    /// Copies the database while the others write; the copy has at least everything that was acknowledged to this
+    /// worker.
     fn copy(&self) {
         let folder = tempfile::tempdir_in(self.file.parent().unwrap()).unwrap();
         let copy = folder.path().join("copy.db");

@@ -1,5 +1,4 @@
-//! What keeps the files from damage: their locks are not dropped, links are not followed, nobody else
-//! may read them.
+//! Protection of the files: their locks are not dropped, links are not followed, and other users cannot read them.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -8,14 +7,14 @@ use loopstore::{OpenError, SqliteStore};
 use loopstore_files::WholeFile;
 use loopstore_transcripts::{ImportOptions, import_paths};
 
-use crate::damage::stage::{beside, tell};
+use crate::damage::stage::{companion, record};
 use crate::support::histories::Random;
 use crate::support::plain::open;
 
-/// Returns how many locks the open files of this process hold on a file.
+/// Returns the number of locks that the open files of this process hold on a file.
 ///
-/// `/proc/locks` would not do: it is read in pieces, and a lock that another process gives up meanwhile
-/// makes it skip one.
+/// `/proc/locks` is not suitable: it is read in pieces, and a lock that another process releases meanwhile makes the
+/// reader skip one.
 #[cfg(target_os = "linux")]
 fn locks(path: &Path) -> usize {
     let path = path.canonicalize().unwrap();
@@ -33,16 +32,16 @@ fn locks(path: &Path) -> usize {
     held
 }
 
-/// A process that closes any descriptor of a file loses its POSIX locks on it. Then another one may take the
-/// database for unused and delete the log that this one writes to.
+/// A process that closes any descriptor of a file loses its POSIX locks on the file. Then another process may consider
+/// the database unused, and delete the log that this one writes to.
 #[cfg(target_os = "linux")]
 #[test]
 fn neither_opening_nor_importing_drops_the_locks_of_an_open_store() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("loopstore.db");
     let store = open(&file);
-    tell(&store, "s", &mut Random::new(1));
-    let shm = beside(&file, "-shm");
+    record(&store, "s", &mut Random::new(1));
+    let shm = companion(&file, "-shm");
     let before = (locks(&file), locks(&shm));
     assert!(before.0 > 0 && before.1 > 0, "{before:?}");
 
@@ -72,7 +71,7 @@ fn neither_opening_nor_importing_drops_the_locks_of_an_open_store() {
     assert_eq!(report.skipped, []);
     assert_eq!((locks(&file), locks(&shm)), before, "a link to it");
 
-    // What would drop the locks of the process.
+    // Reading these files must not drop the locks of the process.
     for path in [&file, &shm] {
         drop(std::fs::File::open(path).unwrap());
     }
@@ -97,11 +96,11 @@ fn a_link_in_place_of_the_database_is_not_followed() {
 
     let options = crate::support::plain::options().follow_links(true);
     let store = SqliteStore::open_with(&link, options).unwrap();
-    assert!(beside(&real, "-wal").exists());
-    assert!(!beside(&link, "-wal").exists());
+    assert!(companion(&real, "-wal").exists());
+    assert!(!companion(&link, "-wal").exists());
     drop(store);
 
-    // A link that leads nowhere is no place for a new database.
+    // A dangling link is not accepted as the path of a new database.
     let nowhere = folder.path().join("nowhere.db");
     symlink(folder.path().join("none.db"), &nowhere).unwrap();
     for follow in [false, true] {
@@ -110,7 +109,7 @@ fn a_link_in_place_of_the_database_is_not_followed() {
         assert!(matches!(opened, Err(OpenError::Missing { .. })));
         assert!(!folder.path().join("none.db").exists());
     }
-    // A link among the folders above is a place like any other.
+    // A link among the parent folders is allowed.
     let way = folder.path().join("way");
     symlink(folder.path(), &way).unwrap();
     crate::support::plain::try_open(way.join("real.db")).unwrap();
@@ -121,7 +120,7 @@ fn nobody_else_may_read_what_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("loopstore.db");
     let store = open(&file);
-    tell(&store, "s", &mut Random::new(1));
+    record(&store, "s", &mut Random::new(1));
     let (backup, salvaged, export) = (
         folder.path().join("backup.db"),
         folder.path().join("salvaged.db"),

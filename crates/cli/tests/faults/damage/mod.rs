@@ -1,5 +1,5 @@
-//! Files that were damaged in every way that disks, copies and people have: each answer is the right
-//! one or a typed error, `verify` names what is wrong, and a salvage is whole.
+//! Files with every kind of damage that disks, copies and people cause: each answer is correct or a typed error,
+//! `verify` names the damage, and a salvaged database is valid.
 
 mod files;
 mod pages;

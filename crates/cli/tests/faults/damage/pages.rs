@@ -1,4 +1,4 @@
-//! Pages with flipped bits, emptied, swapped, cut off; logs that belong to something else.
+//! Pages with flipped bits, zeroed, swapped or truncated pages, and logs of other files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,17 +8,17 @@ use loopstore_admin::salvage::salvage;
 use loopstore_verify::verify;
 
 use crate::damage::reading::{Answers, answers, read, wrong};
-use crate::damage::stage::{Stage, beside, tell};
+use crate::damage::stage::{Stage, companion, record};
 use crate::support::amount::amount;
 use crate::support::histories::Random;
 use crate::support::plain::open;
 
 const PAGE: usize = 512;
 
-/// How the harness is run at length.
+/// The command for a long run.
 const FLIPS: &str = "LOOPSTORE_FLIPS=300 cargo test --test faults damage";
 
-/// How often each kind of damage is done to each kind of page.
+/// Returns how often each kind of damage is applied to each kind of page.
 fn times() -> u64 {
     amount("LOOPSTORE_FLIPS", 3)
 }
@@ -49,8 +49,8 @@ fn kinds(bytes: &[u8]) -> BTreeMap<&'static str, Vec<usize>> {
     kinds
 }
 
-/// Checks what a damaged file says: right, or a typed error, or named by `verify`; and that a salvage
-/// of it is whole.
+/// Checks the answers of a damaged file: each is correct, a typed error, or the damage is named by `verify`; and a
+/// salvage of the file is valid.
 fn check(stage: &Stage, bytes: &[u8], right: &Answers, what: &str) {
     let path = stage.put("damaged.db", bytes);
     check_file(stage, &path, &[right], what);
@@ -131,7 +131,7 @@ fn a_damaged_page_is_an_error_or_named() {
     crate::support::proof::tally("page flipped, emptied or swapped", trials, FLIPS);
 }
 
-/// What fits everything around it but its digest.
+/// A changed letter is consistent with everything except its digest.
 #[test]
 fn a_letter_that_changed_is_named() {
     let stage = Stage::new();
@@ -176,8 +176,8 @@ fn a_file_that_is_cut_off_is_an_error_or_named() {
     }
 }
 
-/// A log ends where its checksums do: what was committed later is gone, and nothing can tell. So the
-/// answers are those of an earlier moment, or named.
+/// A log ends at its first wrong checksum: later commits are lost, and nothing can detect that. So the answers are
+/// those of an earlier state, or the damage is named.
 #[test]
 fn a_damaged_log_loses_the_last_commits_or_is_named() {
     let stage = Stage::new();
@@ -187,15 +187,15 @@ fn a_damaged_log_loses_the_last_commits_or_is_named() {
     let mut moments = vec![answers(&store)];
     let mut random = Random::new(5);
     for session in ["u", "v"] {
-        tell(&store, session, &mut random);
+        record(&store, session, &mut random);
         moments.push(answers(&store));
     }
     let (base, log) = (
         std::fs::read(&file).unwrap(),
-        std::fs::read(beside(&file, "-wal")).unwrap(),
+        std::fs::read(companion(&file, "-wal")).unwrap(),
     );
     assert!(log.len() > 10 * PAGE);
-    // The moments between are not known here; what was there before both sessions is.
+    // The intermediate states are not known here; only those before both sessions are.
     for answers in &mut moments {
         answers.retain(|name, _| !["sessions", "show", "history", "search"].contains(&&**name));
     }
@@ -208,7 +208,7 @@ fn a_damaged_log_loses_the_last_commits_or_is_named() {
         let cut = &log[..random.below(log.len() as u64) as usize];
         for (what, log) in [("flipped", &flipped[..]), ("cut", cut)] {
             let path = stage.put("damaged.db", &base);
-            std::fs::write(beside(&path, "-wal"), log).unwrap();
+            std::fs::write(companion(&path, "-wal"), log).unwrap();
             let found = read(&path);
             let Ok(mut found_answers) = found.answers else {
                 continue;
@@ -223,7 +223,7 @@ fn a_damaged_log_loses_the_last_commits_or_is_named() {
     }
 }
 
-/// A log that belongs to another file, or to this one as it was, is either not used, or named.
+/// The log of another file, or of an earlier state of this file, is either not used, or named.
 #[test]
 fn a_log_of_something_else_is_not_believed() {
     let stage = Stage::new();
@@ -231,20 +231,20 @@ fn a_log_of_something_else_is_not_believed() {
     let whole = std::fs::read(&stage.file).unwrap();
     let other = stage.put("other.db", &whole);
     let store = open(&other);
-    tell(&store, "u", &mut Random::new(9));
-    let log = std::fs::read(beside(&other, "-wal")).unwrap();
+    record(&store, "u", &mut Random::new(9));
+    let log = std::fs::read(companion(&other, "-wal")).unwrap();
     let theirs = answers(&store);
     drop(store);
     let later = std::fs::read(&other).unwrap();
     let grown = answers(&crate::support::plain::try_open(&other).unwrap());
     for (what, bytes) in [("of a copy", &whole), ("old", &later)] {
         let path = stage.put("damaged.db", bytes);
-        std::fs::write(beside(&path, "-wal"), &log).unwrap();
+        std::fs::write(companion(&path, "-wal"), &log).unwrap();
         check_file(&stage, &path, &[&right, &theirs, &grown], what);
     }
     let stranger = Stage::new();
     let path = stranger.put("damaged.db", &std::fs::read(&stranger.file).unwrap());
     let before = answers(&open(&stranger.file));
-    std::fs::write(beside(&path, "-wal"), &log).unwrap();
+    std::fs::write(companion(&path, "-wal"), &log).unwrap();
     check_file(&stranger, &path, &[&before], "of another database");
 }

@@ -1,4 +1,4 @@
-//! Everything that reads, asked of a file that may be damaged.
+//! Everything that reads, applied to a file that may be damaged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,10 +16,10 @@ use loopstore_verify::verify;
 use crate::support::hang::HUNG;
 use crate::support::histories::loop_id;
 
-/// What each command says; `Err` is a typed error.
+/// The answer of each command; `Err` is a typed error.
 pub type Answers = BTreeMap<String, Result<String, String>>;
 
-/// Returns what is wrong with the answers of a file, and whether `verify` says that something is.
+/// The errors in the answers of a file, and true if `verify` reports damage.
 pub struct Found {
     pub answers: Result<Answers, OpenError>,
     pub is_named: bool,
@@ -105,7 +105,7 @@ fn of_session(store: &SqliteStore, session: &str, answers: &mut Answers) {
     answers.insert(format!("diff {session}"), told);
 }
 
-/// Returns the commands that gave another answer than the right one, and no error.
+/// Returns the commands whose answer is neither correct nor an error.
 pub fn wrong(right: &Answers, found: &Answers) -> Vec<String> {
     let differs = |(name, answer): &(&String, &Result<String, String>)| {
         answer.is_ok() && right.get(*name) != Some(*answer)

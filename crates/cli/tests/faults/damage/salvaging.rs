@@ -1,4 +1,4 @@
-//! `verify --salvage` as a command: what it says, what it exits with, what it leaves alone.
+//! `verify --salvage`: its output, its exit codes, and the files that it leaves unchanged.
 
 use std::path::Path;
 use std::process::Output;
@@ -6,7 +6,7 @@ use std::process::Output;
 use loopstore::{Policy, SealingProvider, Store, provider};
 use loopstore_verify::verify;
 
-use crate::damage::stage::tell;
+use crate::damage::stage::record;
 use crate::support::histories::Random;
 use crate::support::plain::open;
 
@@ -16,7 +16,7 @@ fn loopstore(folder: &Path, line: &str) -> Output {
     command.args(line.split_whitespace()).output().unwrap()
 }
 
-fn told(output: &Output) -> (Option<i32>, String, String) {
+fn parts_of(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (
         output.status.code(),
@@ -25,12 +25,12 @@ fn told(output: &Output) -> (Option<i32>, String, String) {
     )
 }
 
-fn told_in(folder: &Path) {
+fn record_in(folder: &Path) {
     let store = open(&folder.join("loopstore.db"));
-    tell(&store, "s", &mut Random::new(1));
+    record(&store, "s", &mut Random::new(1));
 }
 
-/// Returns what the tables of a file hold.
+/// Returns the contents of the tables of a file.
 fn rows(file: &Path) -> [String; 9] {
     let store = open(file);
     [
@@ -50,7 +50,7 @@ fn rows(file: &Path) -> [String; 9] {
     })
 }
 
-/// Writes zeros over the first page that holds `needle`.
+/// Overwrites the first page that contains `needle` with zeros.
 fn spoil(file: &Path, needle: &[u8]) {
     let mut bytes = std::fs::read(file).unwrap();
     let at = bytes
@@ -90,7 +90,7 @@ fn sealed_state_its_runs_and_what_is_hidden_come_over() {
     }
     store.session("hidden").unwrap().hide().unwrap();
     drop(store);
-    let (code, out, err) = told(&loopstore(folder.path(), "verify --salvage new.db"));
+    let (code, out, err) = parts_of(&loopstore(folder.path(), "verify --salvage new.db"));
     assert_eq!(code, Some(0), "{out}{err}");
     assert!(out.contains("Nothing was lost."), "{out}");
     let [of_old, of_new] = [&from, &to].map(|file| rows(file));
@@ -116,8 +116,8 @@ fn sealed_state_its_runs_and_what_is_hidden_come_over() {
 #[test]
 fn all_of_a_sound_database_comes_over() {
     let folder = tempfile::tempdir().unwrap();
-    told_in(folder.path());
-    let (code, out, err) = told(&loopstore(folder.path(), "verify --salvage new.db"));
+    record_in(folder.path());
+    let (code, out, err) = parts_of(&loopstore(folder.path(), "verify --salvage new.db"));
     assert_eq!(code, Some(0), "{out}{err}");
     assert!(out.contains("Nothing was lost."), "{out}");
     assert_eq!(
@@ -125,24 +125,24 @@ fn all_of_a_sound_database_comes_over() {
         rows(&folder.path().join("loopstore.db"))
     );
 
-    let (code, _, err) = told(&loopstore(folder.path(), "verify --salvage new.db"));
+    let (code, _, err) = parts_of(&loopstore(folder.path(), "verify --salvage new.db"));
     assert_eq!(code, Some(1));
     assert!(err.contains("new.db already exists"), "{err}");
-    let (code, ..) = told(&loopstore(folder.path(), "verify --salvage new.db --force"));
+    let (code, ..) = parts_of(&loopstore(folder.path(), "verify --salvage new.db --force"));
     assert_eq!(code, Some(0));
-    let (code, _, err) = told(&loopstore(
+    let (code, _, err) = parts_of(&loopstore(
         folder.path(),
         "verify --salvage loopstore.db --force",
     ));
     assert_eq!(code, Some(1), "{err}");
-    let (code, ..) = told(&loopstore(folder.path(), "verify --force"));
+    let (code, ..) = parts_of(&loopstore(folder.path(), "verify --force"));
     assert_eq!(code, Some(2));
 }
 
 #[test]
 fn a_view_that_cannot_be_read_keeps_nothing_from_coming_over() {
     let folder = tempfile::tempdir().unwrap();
-    told_in(folder.path());
+    record_in(folder.path());
     let (from, to) = (
         folder.path().join("loopstore.db"),
         folder.path().join("new.db"),
@@ -153,24 +153,24 @@ fn a_view_that_cannot_be_read_keeps_nothing_from_coming_over() {
     let at = bytes.windows(needle.len()).position(|part| part == needle);
     bytes[at.unwrap()..][..6].copy_from_slice(b"\xffRE\0TE");
     std::fs::write(&from, bytes).unwrap();
-    let (code, _, err) = told(&loopstore(folder.path(), "sessions"));
+    let (code, _, err) = parts_of(&loopstore(folder.path(), "sessions"));
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("verify --salvage DEST"), "{err}");
-    let (code, out, err) = told(&loopstore(folder.path(), "verify --salvage new.db"));
+    let (code, out, err) = parts_of(&loopstore(folder.path(), "verify --salvage new.db"));
     assert_eq!(code, Some(0), "{out}{err}");
     assert_eq!(rows(&to), whole);
-    let (code, out, err) = told(&loopstore(folder.path(), "--db new.db verify"));
+    let (code, out, err) = parts_of(&loopstore(folder.path(), "--db new.db verify"));
     assert_eq!(code, Some(0), "{out}{err}");
 }
 
 #[test]
 fn what_a_lost_page_held_is_listed_and_the_rest_is_whole() {
     let folder = tempfile::tempdir().unwrap();
-    told_in(folder.path());
+    record_in(folder.path());
     let file = folder.path().join("loopstore.db");
     spoil(&file, b"kite number 9");
     let before = std::fs::read(&file).unwrap();
-    let (code, out, err) = told(&loopstore(folder.path(), "verify --salvage new.db"));
+    let (code, out, err) = parts_of(&loopstore(folder.path(), "verify --salvage new.db"));
     assert_eq!(code, Some(3), "{out}{err}");
     assert!(out.contains("lost message: "), "{out}");
     assert!(out.contains("session s, loop loop-0, messages"), "{out}");
@@ -181,7 +181,7 @@ fn what_a_lost_page_held_is_listed_and_the_rest_is_whole() {
     let texts = "SELECT count(*) FROM v_messages WHERE text LIKE '%kite number 2%'";
     assert_eq!(store.query(texts).unwrap().rows[0][0].as_str(), "1");
 
-    let (code, out, _) = told(&loopstore(folder.path(), "verify --salvage json.db --json"));
+    let (code, out, _) = parts_of(&loopstore(folder.path(), "verify --salvage json.db --json"));
     assert_eq!(code, Some(3));
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(report["ok"], false);
@@ -198,7 +198,7 @@ fn a_file_that_is_no_database_leaves_nothing() {
     std::fs::write(folder.path().join("loopstore.db"), "no database at all").unwrap();
     for file in ["loopstore.db", "none.db"] {
         let line = format!("--db {file} verify --salvage new.db");
-        let (code, _, err) = told(&loopstore(folder.path(), &line));
+        let (code, _, err) = parts_of(&loopstore(folder.path(), &line));
         assert_eq!(code, Some(1), "{err}");
         assert!(!folder.path().join("new.db").exists());
     }

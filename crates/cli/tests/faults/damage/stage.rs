@@ -1,4 +1,4 @@
-//! A database whose every kind of page is there: small pages, forks, blocks, images, free pages.
+//! A database with every kind of page: small pages, forks, blocks, images, free pages.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ impl Stage {
         let store = open(&file);
         let mut random = Random::new(3);
         for session in ["s", "t"] {
-            tell(&store, session, &mut random);
+            record(&store, session, &mut random);
         }
         loopstore::extend::search::index(&store, &mut |_| {}).unwrap();
         drop(store);
@@ -28,24 +28,24 @@ impl Stage {
         Self { folder, file }
     }
 
-    /// Writes `bytes` as a database of its own, with nothing beside it.
+    /// Writes `bytes` as a database in a folder of its own.
     pub fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);
         for end in ["-wal", "-shm", "-journal"] {
-            let _ = std::fs::remove_file(beside(&path, end));
+            let _ = std::fs::remove_file(companion(&path, end));
         }
         std::fs::write(&path, bytes).unwrap();
         path
     }
 }
 
-pub fn beside(path: &Path, end: &str) -> PathBuf {
+pub fn companion(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()
 }
 
-pub fn tell(store: &SqliteStore, session: &str, random: &mut Random) {
+pub fn record(store: &SqliteStore, session: &str, random: &mut Random) {
     let mut history = History::new(store, session);
     for turn in 0..12 {
         let call = format!("{session}-{turn}");
@@ -76,7 +76,7 @@ pub fn tell(store: &SqliteStore, session: &str, random: &mut Random) {
     }
 }
 
-/// Writes the file anew with small pages, so that each tree has inner pages, and leaves free ones.
+/// Rewrites the file with small pages, so that each tree has inner pages, and leaves free pages.
 fn make_small(file: &Path) {
     let connection = crate::support::plain::raw(file).unwrap();
     connection

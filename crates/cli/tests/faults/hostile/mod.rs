@@ -1,7 +1,7 @@
-//! Input that nobody meant: transcripts mutated byte by byte and value by value, words of the small
-//! languages, JSON of the model. Nothing panics, nothing hangs, and what came in is sound.
+//! Malformed input: transcripts mutated byte by byte and value by value, words of the small languages, JSON of the
+//! model. Nothing panics or hangs, and the stored result is valid.
 //!
-//! `LOOPSTORE_INPUTS=10000000` tries so many.
+//! `LOOPSTORE_INPUTS=10000000` sets the number of inputs.
 
 mod mutate;
 mod rows;
@@ -16,29 +16,29 @@ use peak_alloc::PeakAlloc;
 use crate::support::amount::amount;
 use crate::support::hang::HUNG;
 
-/// Counts the memory of this program, but for that of SQLite.
+/// Counts the memory of this program, except that of SQLite.
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// More memory than this no input may take: the largest texts have 70 KB, and a database 3 MB at a place.
-/// So that nothing else counts, each of these tests runs in a process of its own.
+/// The memory limit for every input: the largest texts have 70 KB, and a database has 3 MB at one point. Each of these
+/// tests runs in a separate process, so that nothing else is counted.
 const MOST_MEMORY: usize = 256 << 20;
 
-/// How the harness is run at length.
+/// The command for a long run.
 const INPUTS: &str = "LOOPSTORE_INPUTS=10000000 cargo test --test faults hostile";
 
-/// How many inputs are tried of each kind.
+/// Returns the number of inputs of each kind.
 fn inputs(by_default: u64) -> u64 {
     amount("LOOPSTORE_INPUTS", by_default)
 }
 
-/// Names an input if it makes the test fail or takes too long.
-struct Tried {
+/// Reports an input that makes the test fail or takes too long.
+struct InputGuard {
     name: String,
     begun: Instant,
 }
 
-impl Tried {
+impl InputGuard {
     fn new(name: String) -> Self {
         let begun = Instant::now();
         MEMORY.reset_peak_usage();
@@ -46,7 +46,7 @@ impl Tried {
     }
 }
 
-impl Drop for Tried {
+impl Drop for InputGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the input: {}", self.name);

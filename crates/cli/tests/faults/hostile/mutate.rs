@@ -1,10 +1,10 @@
-//! Changes a text a little: its bytes, its lines, or the values of its JSON.
+//! Makes small changes to a text: to its bytes, its lines, or the values of its JSON.
 
 use serde_json::{Value, json};
 
 use crate::support::histories::Random;
 
-/// Returns another text than the one given, most times.
+/// Returns a text that mostly differs from the input.
 pub fn mutated(text: &[u8], random: &mut Random) -> Vec<u8> {
     match random.below(4) {
         0 => bytes(text, random),

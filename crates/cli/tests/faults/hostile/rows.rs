@@ -1,5 +1,5 @@
-//! A database file that somebody made to harm: any value in any column, of any type. Whoever reads it
-//! gets a typed error or an answer, and `verify` names what is wrong or reads it all.
+//! A database file made to do harm: any value of any type in any column. Reading returns a typed error or an answer,
+//! and `verify` names the damage or can read everything.
 
 use std::path::{Path, PathBuf};
 
@@ -7,26 +7,26 @@ use loopstore_admin::salvage::salvage;
 use rusqlite::Connection;
 
 use crate::damage::reading;
-use crate::hostile::{Tried, inputs};
+use crate::hostile::{InputGuard, inputs};
 use crate::support::histories::{History, Random, answer, result, user};
 use crate::support::plain::open;
 use crate::support::process;
 
-/// A database with rows in every table that reading touches.
+/// Creates a database with rows in every table that is read.
 fn whole(folder: &Path) -> PathBuf {
     let file = folder.join("whole.db");
     let store = open(&file);
     for session in ["s", "t"] {
-        tell(&store, session);
+        record(&store, session);
     }
     loopstore::extend::search::index(&store, &mut |_| {}).unwrap();
     drop(store);
     let connection = crate::support::plain::raw(&file).unwrap();
-    disarm(&connection);
+    drop_guards(&connection);
     file
 }
 
-fn tell(store: &loopstore::SqliteStore, session: &str) {
+fn record(store: &loopstore::SqliteStore, session: &str) {
     let mut history = History::new(store, session);
     for turn in 0..6 {
         let call = format!("{session}-{turn}");
@@ -51,8 +51,8 @@ fn tell(store: &loopstore::SqliteStore, session: &str) {
     loopstore::build_context_from_session(store, &history.session, &recorded).unwrap();
 }
 
-/// Takes away what defends the rows: triggers, and the types of columns.
-fn disarm(connection: &Connection) {
+/// Removes the protection of the rows: triggers, and the types of columns.
+fn drop_guards(connection: &Connection) {
     let triggers: Vec<String> = connection
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
         .unwrap()
@@ -75,7 +75,7 @@ fn disarm(connection: &Connection) {
         .unwrap();
 }
 
-/// Tables with their columns.
+/// Returns the columns of all tables.
 fn columns(file: &Path) -> Vec<(String, String)> {
     let sql = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
         WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' AND t.name NOT LIKE 'refinery%'
@@ -86,7 +86,7 @@ fn columns(file: &Path) -> Vec<(String, String)> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
-/// Values as SQL, given the one that is there.
+/// Values as SQL expressions of the current value.
 const VALUES: [&str; 24] = [
     "NULL",
     "0",
@@ -135,11 +135,11 @@ fn any_value_in_any_column_is_an_error_or_an_answer() {
         std::fs::write(&path, &bytes).unwrap();
         let mut done = Vec::new();
         for _ in 0..=random.below(3) {
-            done.push(spoil(&path, &columns, &mut random));
+            done.push(write_value(&path, &columns, &mut random));
         }
-        let _tried = Tried::new(format!("seed {seed}: {done:?}"));
+        let _tried = InputGuard::new(format!("seed {seed}: {done:?}"));
         let to = folder.path().join("salvaged.db");
-        // It may refuse; what it writes passes its own check.
+        // Salvage may fail; a database that it writes passes its own check.
         let _ = salvage(&path, None, &to, true);
         let found = reading::read(&path);
         opened += u64::from(found.answers.is_ok());
@@ -156,8 +156,8 @@ fn any_value_in_any_column_is_an_error_or_an_answer() {
     crate::support::proof::tally("hostile value in a row", trials, crate::hostile::INPUTS);
 }
 
-/// Writes a value into a column of one row, or of all; returns what was done.
-fn spoil(path: &Path, columns: &[(String, String)], random: &mut Random) -> String {
+/// Writes a value into a column of one row or of all rows. Returns a description.
+fn write_value(path: &Path, columns: &[(String, String)], random: &mut Random) -> String {
     let (table, column) = &columns[random.below(columns.len() as u64) as usize];
     let value = VALUES[random.below(VALUES.len() as u64) as usize];
     let value = value.replace("COLUMN", column).replace("TABLE", table);
@@ -176,7 +176,7 @@ fn spoil(path: &Path, columns: &[(String, String)], random: &mut Random) -> Stri
             PRAGMA ignore_check_constraints = on",
         )
         .unwrap();
-    // A rowid takes only integers, and a key may be taken.
+    // A rowid accepts only integers, and a key may exist.
     let _ = connection.execute_batch(&sql);
     sql
 }

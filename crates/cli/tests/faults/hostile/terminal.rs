@@ -1,10 +1,11 @@
-//! Whatever a transcript holds, no command sends the terminal anything but text.
+//! No command sends the terminal anything but text, whatever a transcript contains.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// Clears the screen, sets the title, rings, turns the direction, ends the line, hides a letter.
+/// Control characters that clear the screen, set the title, ring the bell, change the direction, end the line, or hide
+/// a letter.
 const HOSTILE: &str = "kite \u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{2028}\r\u{8}\u{7f}a\u{200b}b\u{feff}\u{e0041}\u{2066}";
 
 fn transcript() -> Value {
@@ -34,7 +35,7 @@ fn run(folder: &Path, args: &[&str]) -> String {
     told
 }
 
-/// Returns what of an output could steer a terminal.
+/// Returns the characters of an output that a terminal would interpret.
 fn steering(told: &str) -> Vec<char> {
     let steers = |c: &char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))

@@ -8,11 +8,11 @@ use loopstore_transcripts::{Source, import_source, importers};
 use loopstore_verify::verify;
 
 use crate::hostile::mutate::mutated;
-use crate::hostile::{Tried, inputs};
+use crate::hostile::{InputGuard, inputs};
 use crate::support::histories::Random;
 use crate::support::process;
 
-/// Returns the files of the fixtures that are transcripts.
+/// Returns the fixture files that are transcripts.
 fn fixtures() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![crate::support::root::path("tests/fixtures")];
@@ -31,7 +31,7 @@ fn fixtures() -> Vec<PathBuf> {
     found
 }
 
-/// Of how many files a database is filled before it is verified.
+/// The number of files that are imported into a database before it is verified.
 const FILES_PER_STORE: u64 = 60;
 
 #[test]
@@ -53,7 +53,7 @@ fn mutated_transcripts_are_imported_or_refused() {
             let mut random = Random::new(seed);
             let (path, whole) = &fixtures[seed as usize % fixtures.len()];
             let bytes = mutated(whole, &mut random);
-            let _tried = Tried::new(format!("seed {seed}, {}", path.display()));
+            let _tried = InputGuard::new(format!("seed {seed}, {}", path.display()));
             came_in += u64::from(import(&store, path, &bytes));
         }
         let report = verify(&store).unwrap();
@@ -70,8 +70,7 @@ fn a_panic_is_found_out() {
     crate::support::proof::catches(test, "panic", &[], "a fault that is built in");
 }
 
-/// Imports bytes with the importer that takes them for its own; each other one may be forced on them
-/// by the user.
+/// Imports bytes with the importer that detects them; the user may select any other one.
 fn import(store: &SqliteStore, path: &Path, bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(64 << 10)];
     let mut came_in = false;

@@ -10,11 +10,11 @@ use loopstore_recorder::AgentEvent;
 use proptest::prelude::*;
 
 use crate::hostile::mutate::mutated;
-use crate::hostile::{Tried, inputs};
+use crate::hostile::{InputGuard, inputs};
 use crate::support::histories::{History, Random};
 use crate::support::{command, process};
 
-/// Words of the small languages, whole and broken.
+/// Returns words of the small languages, valid and invalid.
 fn words() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("\""),
@@ -69,7 +69,7 @@ fn any_words_are_taken_or_refused() {
         return;
     }
     proptest!(config(), |(text in words())| {
-        let _tried = Tried::new(format!("{text:?}"));
+        let _tried = InputGuard::new(format!("{text:?}"));
         let _ = parse_query(&text);
         if let Ok(scope) = text.parse::<CompactionScope>() {
             let again = scope.to_string().parse::<CompactionScope>();
@@ -99,13 +99,13 @@ fn any_query_finds_something_or_is_refused() {
         ..ProptestConfig::default()
     });
     let tried = runner.run(&words(), |text| {
-        let _tried = Tried::new(format!("{text:?}"));
+        let _tried = InputGuard::new(format!("{text:?}"));
         let query = SearchQuery {
             text,
             ..SearchQuery::default()
         };
         let told = search(&store, &query).map_err(|error| error.to_string());
-        // A query that is refused says so itself; the database did not refuse it.
+        // The error is that of the query, not an error of the database.
         if let Err(told) = told {
             prop_assert!(!told.contains("the database"), "{}", told);
         }
@@ -124,7 +124,7 @@ fn any_json_of_the_model_is_read_or_refused() {
     let mut read = 0;
     for seed in 1..=inputs(1500) {
         let bytes = mutated(fixture, &mut Random::new(seed));
-        let _tried = Tried::new(format!("seed {seed}"));
+        let _tried = InputGuard::new(format!("seed {seed}"));
         let _ = serde_json::from_slice::<LoopRecord>(&bytes);
         let _ = serde_json::from_slice::<AgentMessage>(&bytes);
         let _ = std::str::from_utf8(&bytes).map(AgentEvent::parse);
@@ -132,7 +132,7 @@ fn any_json_of_the_model_is_read_or_refused() {
             continue;
         };
         read += 1;
-        // A field that is null may be written twice the first time, never again.
+        // A `null` field may be normalised at the first writing, but not at later ones.
         let again = |session: &Session| -> Session {
             serde_json::from_str(&serde_json::to_string(session).unwrap()).unwrap()
         };
@@ -151,7 +151,7 @@ fn any_json_of_the_model_is_read_or_refused() {
     );
 }
 
-/// Languages that only the command line speaks: each word is taken, refused or not found.
+/// Languages that only the command line has: each word is accepted, rejected or not found.
 #[test]
 fn no_word_on_the_command_line_ends_it_in_a_panic() {
     let folder = tempfile::tempdir().unwrap();

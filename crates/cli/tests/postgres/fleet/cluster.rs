@@ -1,5 +1,5 @@
-//! Three nodes of Patroni with etcd, and a PgBouncer that follows the leader: real programs in a temporary
-//! folder, which end with this one (`cluster.sh`).
+//! Three nodes of Patroni with etcd, and a PgBouncer that follows the leader: real programs in a temporary folder,
+//! which end with this process (`cluster.sh`).
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
@@ -13,19 +13,19 @@ use crate::support::{hang, needs};
 
 const SCRIPT: &str = include_str!("cluster.sh");
 
-/// Seconds until a leader that says nothing is no leader any more. Patroni advises 30.
+/// The seconds after which an unresponsive leader loses its role. Patroni recommends 30.
 const TTL: &str = "6";
 
-/// What happens to a leader.
+/// A fault of a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// All of its processes are killed.
     Kill,
-    /// Nothing reaches it and nothing comes from it.
+    /// All of its network traffic is dropped.
     Cut,
-    /// An operator hands its place to another node.
+    /// An operator switches over to another node.
     SwitchOver,
-    /// Its processes stand still, until a watchdog resets the machine.
+    /// Its processes are frozen, until a watchdog resets the machine.
     Freeze,
     /// It is stopped as a service is.
     Stop,
@@ -50,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// What lets the node join again.
+    /// Returns the command that lets the node rejoin.
     fn remedy(self) -> Option<&'static str> {
         match self {
             Self::Kill | Self::Stop => Some("start"),
@@ -61,7 +61,7 @@ impl Fault {
     }
 }
 
-/// The programs that run.
+/// The running programs.
 pub struct Fleet {
     shell: Child,
     input: Option<ChildStdin>,
@@ -69,7 +69,7 @@ pub struct Fleet {
     folder: String,
     ports: Vec<u16>,
     bouncer: u16,
-    /// Whether its network can be cut.
+    /// True if its network can be cut.
     pub has_cuts: bool,
 }
 
@@ -77,8 +77,8 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
 }
 
-/// A network of its own, in which processes and mounts end with the first process.
-fn apart() -> Command {
+/// Returns a command in a network namespace of its own, whose processes and mounts end with the first process.
+fn isolated_command() -> Command {
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--pid", "--fork"]);
     command.args(["--kill-child", "--mount-proc"]);
@@ -86,8 +86,7 @@ fn apart() -> Command {
 }
 
 impl Fleet {
-    /// Starts all of it, with a synchronous standby, and makes an empty database; `None` where a program is
-    /// missing.
+    /// Starts the cluster with a synchronous standby, and creates an empty database; `None` if a program is missing.
     #[track_caller]
     pub fn start() -> Option<Self> {
         let bin = needs::find(&needs::POSTGRES)?;
@@ -95,14 +94,16 @@ impl Fleet {
         let (etcd, pgbouncer) = (needs::find(&needs::ETCD)?, needs::find(&needs::PGBOUNCER)?);
         let bash = needs::find(&needs::BASH)?;
         let has_cuts = is_root() && needs::find(&needs::IP).is_some() && {
-            let tried = apart().args(["ip", "link", "set", "lo", "up"]).status();
+            let tried = isolated_command()
+                .args(["ip", "link", "set", "lo", "up"])
+                .status();
             tried.is_ok_and(|status| status.success())
         };
         if !has_cuts {
             println!("NOT CHECKED: network cuts, which need root and namespaces");
         }
         let mut command = match has_cuts {
-            true => apart(),
+            true => isolated_command(),
             false => Command::new("env"),
         };
         let ports: Vec<u16> = (0..9).map(|_| free_port()).collect();
@@ -168,19 +169,19 @@ impl Fleet {
         self.socket(&format!("s{node}"), self.ports[node - 1])
     }
 
-    /// The address through the pooler that keeps a connection of the server for each of its own.
+    /// Returns the address of the pooler in session mode.
     pub fn kept(&self) -> String {
         let socket = self.socket("b", self.bouncer);
         format!("postgres://postgres@{socket}/kept?connect_timeout=5&pooling=session")
     }
 
-    /// The address through the pooler that gives each transaction any connection.
+    /// Returns the address of the pooler in transaction mode.
     pub fn shared(&self) -> String {
         let socket = self.socket("b", self.bouncer);
         format!("postgres://postgres@{socket}/shared?connect_timeout=5")
     }
 
-    /// The address of all nodes, with no pooler between.
+    /// Returns the address of all nodes, without a pooler.
     pub fn hosts(&self) -> String {
         let nodes = [1, 2, 3].map(|node| self.node(node)).join(",");
         format!("postgres://postgres@{nodes}/agents?connect_timeout=2")
@@ -198,7 +199,7 @@ impl Fleet {
         asked.is_ok_and(|mut client| client.query_one(sql, &[]).is_ok_and(|row| row.get(0)))
     }
 
-    /// Waits until a node leads that is not `gone`; returns it and when.
+    /// Waits until a node other than `gone` leads. Returns the node and the time.
     fn next_leader(&self, gone: usize) -> (usize, Instant) {
         let mut found = None;
         hang::until("a node leads", || {
@@ -209,8 +210,8 @@ impl Fleet {
         (found.unwrap(), Instant::now())
     }
 
-    /// Waits until both other nodes follow the leader, one of them synchronously, and one may take over;
-    /// returns who leads. On a machine that is busy another one may have taken over by itself.
+    /// Waits until both other nodes follow the leader, one of them synchronously if required, and one may take over.
+    /// Returns the leader: on a busy machine another node may have taken over meanwhile.
     pub fn wait_until_whole(&mut self, is_synchronous: bool) -> usize {
         let mut found = None;
         hang::until("both follow", || {
@@ -240,7 +241,8 @@ impl Fleet {
         leads && streaming == 2 && (synchronous > 0) == is_synchronous
     }
 
-    /// Does this to the leader; returns when, the next leader, and when that took over.
+    /// Applies a fault to the leader. Returns the time of the fault, the next leader, and the time at which it took
+    /// over.
     pub fn fail_over(&mut self, fault: Fault, leader: usize) -> (Instant, usize, Instant) {
         let begun = Instant::now();
         self.tell(&format!("{} {leader}", fault.command()));
@@ -249,7 +251,7 @@ impl Fleet {
         (begun, next, led)
     }
 
-    /// Lets the node join again.
+    /// Lets the node rejoin.
     pub fn remedy(&mut self, fault: Fault, node: usize) {
         if let Some(command) = fault.remedy() {
             self.tell(&format!("{command} {node}"));
@@ -257,7 +259,7 @@ impl Fleet {
         }
     }
 
-    /// Has commits wait for no standby from now on.
+    /// Makes commits wait for no standby from now on.
     pub fn be_asynchronous(&mut self) {
         self.tell("be_asynchronous");
         self.done();

@@ -1,4 +1,4 @@
-//! Recorders that want the lease of one loop all the time: what each was told it has, and when.
+//! Recorders that compete for the lease of one loop: the periods for which each was told that it holds the lease.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,19 +9,19 @@ use loopstore_postgres::PostgresStore;
 use loopstore_recorder::event::AgentStart;
 use loopstore_recorder::{AgentEvent, RecordError, RecorderOptions, SessionRecorder};
 
-use super::writers::{open, passing};
+use super::writers::{open, transient_name};
 
-/// One time that a recorder had the lease, as far as it was told.
-struct Holding {
+/// A period in which a recorder held the lease, as far as it was told.
+struct LeasePeriod {
     asked: Instant,
     taken: Instant,
-    /// When the last renewal began that was acknowledged.
+    /// The beginning of the last acknowledged renewal.
     last: Instant,
 }
 
-/// All that recorders were told of one lease.
+/// All holdings of one lease.
 #[derive(Default)]
-pub struct Holdings(Mutex<Vec<Holding>>);
+pub struct LeasePeriods(Mutex<Vec<LeasePeriod>>);
 
 const TERM: Duration = Duration::from_secs(2);
 
@@ -37,7 +37,7 @@ fn options() -> RecorderOptions {
     }
 }
 
-/// Begins the loop that is wanted.
+/// Begins the loop.
 pub fn begin(store: &PostgresStore, name: &str) {
     let (session, loop_id) = place(name);
     let mut recorder = SessionRecorder::new(store, options());
@@ -46,8 +46,8 @@ pub fn begin(store: &PostgresStore, name: &str) {
     recorder.release(&loop_id).unwrap();
 }
 
-impl Holdings {
-    /// Takes the lease again and again, renews it for a while, and lets it go or forgets it.
+impl LeasePeriods {
+    /// Takes the lease repeatedly, renews it for a while, and releases or forgets it.
     pub fn contend(&self, name: &str, address: &str, stop: &AtomicBool) {
         let store = open(address);
         let (session, loop_id) = place(name);
@@ -74,7 +74,7 @@ impl Holdings {
             cause,
             StoreError::LeaseHeld { .. } | StoreError::LeaseLost { .. }
         );
-        assert!(is_known || passing(cause).is_some(), "{error:?}");
+        assert!(is_known || transient_name(cause).is_some(), "{error:?}");
     }
 
     fn hold(
@@ -98,16 +98,16 @@ impl Holdings {
                 Err(error) => self.is_passing(&error),
             }
         }
-        let held = Holding { asked, taken, last };
+        let held = LeasePeriod { asked, taken, last };
         self.0.lock().unwrap().push(held);
         if forgets {
-            // As when its process ends without a word: the term decides.
+            // As if its process died: the lease expires.
             std::mem::forget(recorder);
         }
     }
 
-    /// Panics if one was told that it has the lease after another one was; returns how often it changed
-    /// hands.
+    /// Panics if a recorder was told that it holds the lease after another one had taken it. Returns the number of
+    /// changes of the holder.
     pub fn check(&self) -> usize {
         let all = self.0.lock().unwrap();
         for before in all.iter() {
@@ -125,11 +125,11 @@ impl Holdings {
 fn a_lease_that_two_have_at_once_is_found_out() {
     let begun = Instant::now();
     let at = |ms| begun + Duration::from_millis(ms);
-    let holding = |asked, taken, last| Holding {
+    let holding = |asked, taken, last| LeasePeriod {
         asked: at(asked),
         taken: at(taken),
         last: at(last),
     };
     let all = vec![holding(0, 10, 300), holding(100, 200, 200)];
-    Holdings(Mutex::new(all)).check();
+    LeasePeriods(Mutex::new(all)).check();
 }

@@ -1,4 +1,4 @@
-//! A fleet of writers at a cluster that fails over all the time, behind a pooler and without one.
+//! Many writers on a cluster that fails over all the time, with a pooler and without one.
 //!
 //! `LOOPSTORE_FAILOVERS=100` fails over a hundred times (`-- --nocapture` shows each).
 
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 use crate::support::amount::amount;
 use crate::support::{hang, proof};
 use cluster::{Fault, Fleet};
-use lease::Holdings;
+use lease::LeasePeriods;
 use writers::Writer;
 
 const WRITERS: usize = 32;
 
-/// Longer than a client should need to go on once there is a leader again.
+/// The time in which a client must recover once there is a leader again.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// What a fleet went through.
+/// The failovers of a test.
 #[derive(Default)]
 struct Times {
-    /// How long each failover took, and the slowest client after each.
+    /// The duration of each failover, and that of the slowest client after it.
     by_fault: BTreeMap<Fault, Vec<(Duration, Duration)>>,
     late: usize,
 }
@@ -40,7 +40,7 @@ fn writers(fleet: &Fleet, name: &str) -> Vec<Writer> {
     (0..WRITERS).map(writer).collect()
 }
 
-/// Stops the others also where one panics.
+/// Stops the other threads, also after a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -49,11 +49,11 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Has the leader fail so often while all write.
+/// Makes the leader fail this many times while all clients write.
 fn play(fleet: &mut Fleet, name: &str, count: usize, is_synchronous: bool) {
     let (all, holdings, stop) = (
         writers(fleet, name),
-        Holdings::default(),
+        LeasePeriods::default(),
         AtomicBool::new(false),
     );
     lease::begin(&writers::open(&fleet.hosts()), name);
@@ -143,7 +143,7 @@ fn report(name: &str, times: &Times, all: &[Writer], count: usize) {
     );
 }
 
-/// Checks that each key is there once and in order; returns how many that were acknowledged are not.
+/// Checks that each key is stored once and in order. Returns the number of acknowledged keys that are missing.
 fn missing(fleet: &Fleet, leader: usize, all: &[Writer]) -> usize {
     let mut client = fleet.client(leader, "agents").unwrap();
     let sql = "SELECT text FROM v_messages WHERE session_id = $1 ORDER BY loop_id, seq";
@@ -159,7 +159,7 @@ fn missing(fleet: &Fleet, leader: usize, all: &[Writer]) -> usize {
             writer.session
         );
         let acknowledged = writer.count();
-        // One more may be there that nobody was told of.
+        // One more key may be stored without having been acknowledged.
         assert!(stored.iter().all(|key| *key <= acknowledged));
         let there = stored.iter().filter(|key| **key < acknowledged).count();
         lost += acknowledged - there;
@@ -175,7 +175,7 @@ fn no_acknowledged_turn_is_lost_or_doubled_and_no_lease_held_twice_while_a_clust
     let count = amount("LOOPSTORE_FAILOVERS", 2) as usize;
     drop(PostgresStore::open(&fleet.hosts()).unwrap());
     play(&mut fleet, "synchronous", count, true);
-    // Then what commits wait for no standby: what they may lose is counted.
+    // Then commits wait for no standby: the keys that are lost are counted.
     fleet.be_asynchronous();
     play(&mut fleet, "asynchronous", (count / 4).max(1), false);
     let store = PostgresStore::open(&fleet.hosts()).unwrap();

@@ -1,4 +1,4 @@
-//! Clients that write all the time, each with a store and a session of its own, and go on by themselves.
+//! Clients that write all the time, each with a store and a session of its own, and recover by themselves.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,14 +12,14 @@ use loopstore_postgres::{PostgresOptions, PostgresStore};
 pub struct Writer {
     pub session: String,
     pub address: String,
-    /// When each key was acknowledged; the key is the place in the list.
+    /// The time at which each key was acknowledged; the key is the index.
     acknowledged: Mutex<Vec<Instant>>,
-    /// Errors that came meanwhile, by name.
+    /// The number of errors, by name.
     errors: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// Returns the name of an error that says that something may be tried again, or is to be looked after.
-pub fn passing(error: &StoreError) -> Option<&'static str> {
+/// Returns the name of an error after which the client may try again, or must check the outcome.
+pub fn transient_name(error: &StoreError) -> Option<&'static str> {
     Some(match error {
         StoreError::Connection(_) => "Connection",
         StoreError::Unconfirmed(_) => "Unconfirmed",
@@ -31,7 +31,7 @@ pub fn passing(error: &StoreError) -> Option<&'static str> {
     })
 }
 
-/// Opens a store as clients of a fleet should.
+/// Opens a store with the settings for a fleet.
 pub fn open(address: &str) -> PostgresStore {
     let options = PostgresOptions::new()
         .connections(2)
@@ -50,12 +50,12 @@ impl Writer {
         }
     }
 
-    /// How many keys were acknowledged.
+    /// Returns the number of acknowledged keys.
     pub fn count(&self) -> usize {
         self.acknowledged.lock().unwrap().len()
     }
 
-    /// Returns when the first key was acknowledged after a moment.
+    /// Returns the time of the first acknowledgement after a time.
     pub fn first_after(&self, moment: Instant) -> Option<Instant> {
         let all = self.acknowledged.lock().unwrap();
         let at = all.partition_point(|acknowledged| *acknowledged <= moment);
@@ -66,7 +66,7 @@ impl Writer {
         self.errors.lock().unwrap().clone()
     }
 
-    /// Writes one key after another until it is told to stop.
+    /// Writes one key after another until it is stopped.
     pub fn run(&self, stop: &AtomicBool) {
         let store = Store::from(open(&self.address));
         let chat = store.session(&self.session).unwrap();
@@ -80,7 +80,7 @@ impl Writer {
                 Err(error) => {
                     let name = match &error {
                         Error::Busy => Some("Busy"),
-                        Error::Store(error) => passing(error),
+                        Error::Store(error) => transient_name(error),
                         _ => None,
                     };
                     let name = name.unwrap_or_else(|| panic!("{}: {error:?}", self.address));

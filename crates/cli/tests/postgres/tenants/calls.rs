@@ -1,4 +1,4 @@
-//! Every call of the store with the keys of another tenant: it finds nothing, or fails.
+//! Every call of the store with the keys of another tenant finds nothing, or fails.
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -14,14 +14,14 @@ use super::Tenants;
 use super::writes::{Rows, rows, write_all};
 use crate::support::histories::{History, loop_id, user};
 
-/// One of everything, by its key or name.
+/// A key or name of each kind of row.
 #[derive(Clone)]
 pub struct Keys {
     pub id: SessionId,
     pub loop_id: LoopId,
     pub session: SessionKey,
     pub loop_key: LoopKey,
-    /// A loop that somebody drives, a session with manifests, one whose file is kept.
+    /// A loop with a driver, a session with manifests, and one whose file is stored.
     pub busy: LoopKey,
     pub recorded: SessionKey,
     pub imported: SessionKey,
@@ -32,7 +32,7 @@ pub struct Keys {
     pub run: RunKey,
     pub flip: FlipKey,
     pub pin: PinKey,
-    /// A session that is hidden, the id that it had, and what hid it.
+    /// A hidden session, its original id, and the receipt that hid it.
     pub put_away: SessionKey,
     pub was: SessionId,
     pub hide: HideKey,
@@ -46,7 +46,7 @@ pub struct Keys {
     pub file: &'static str,
 }
 
-/// Returns the keys of what this tenant has.
+/// Returns the keys of a tenant's rows.
 fn keys(store: &dyn Database) -> Keys {
     let mut found = None;
     store
@@ -94,8 +94,8 @@ fn keys(store: &dyn Database) -> Keys {
     found.unwrap()
 }
 
-/// Returns keys that nothing has.
-fn nobody() -> Keys {
+/// Returns keys that no row has.
+fn absent_keys() -> Keys {
     Keys {
         id: SessionId::new("nobody").unwrap(),
         loop_id: LoopId::new("nobody").unwrap(),
@@ -123,12 +123,12 @@ fn nobody() -> Keys {
     }
 }
 
-/// Returns what a call said; of an error only that it was one.
-fn said<T: Debug>(result: StoreResult<T>) -> String {
+/// Returns the result of a call; of an error only that it is one.
+fn outcome_of<T: Debug>(result: StoreResult<T>) -> String {
     result.map_or_else(|_| "refused".into(), |value| format!("{value:?}"))
 }
 
-/// Returns what a call visits.
+/// Returns the rows that a call visits.
 fn visited<T: Debug>(
     call: impl FnOnce(&mut dyn FnMut(T) -> StoreResult<ControlFlow<()>>) -> StoreResult<()>,
 ) -> String {
@@ -137,7 +137,7 @@ fn visited<T: Debug>(
         all.push(format!("{row:?}"));
         Ok(ControlFlow::Continue(()))
     });
-    format!("{} {all:?}", said(done))
+    format!("{} {all:?}", outcome_of(done))
 }
 
 /// Returns the prompts that are visited.
@@ -146,7 +146,7 @@ fn prompts(read: &dyn StoreScan, of: PromptsOf<'_>) -> String {
     let done = read.prompts(of, &mut |place, message| {
         all.push(format!("{place:?} {message:?}"));
     });
-    format!("{} {all:?}", said(done))
+    format!("{} {all:?}", outcome_of(done))
 }
 
 fn looked_for(word: &str) -> IndexQuery {
@@ -158,7 +158,7 @@ fn looked_for(word: &str) -> IndexQuery {
     }
 }
 
-/// Asks everything that can be asked of rows by their keys.
+/// Calls everything that reads rows by key.
 fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
     let filter = IndexFilter {
         sessions: Some(vec![k.session]),
@@ -185,147 +185,147 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         Ok(())
     });
     vec![
-        said(read.session(&k.id)),
-        said(read.session_by_key(k.session)),
-        said(read.loop_by_id(k.session, &k.loop_id)),
-        said(read.loop_by_key(k.loop_key)),
-        said(read.append_state(k.loop_key)),
-        said(read.last_receipt(k.session)),
-        said(read.has_receipt_after(k.session, 0)),
-        said(read.current(&k.id)),
-        said(read.parent_of(k.busy)),
-        said(read.loops(k.session)),
-        said(read.default_child(k.busy)),
-        said(read.loop_meta(k.loop_key)),
+        outcome_of(read.session(&k.id)),
+        outcome_of(read.session_by_key(k.session)),
+        outcome_of(read.loop_by_id(k.session, &k.loop_id)),
+        outcome_of(read.loop_by_key(k.loop_key)),
+        outcome_of(read.append_state(k.loop_key)),
+        outcome_of(read.last_receipt(k.session)),
+        outcome_of(read.has_receipt_after(k.session, 0)),
+        outcome_of(read.current(&k.id)),
+        outcome_of(read.parent_of(k.busy)),
+        outcome_of(read.loops(k.session)),
+        outcome_of(read.default_child(k.busy)),
+        outcome_of(read.loop_meta(k.loop_key)),
         visited(|visit| read.walk(k.loop_key, visit)),
         visited(|visit| read.chain(k.loop_key, visit)),
         visited(|visit| read.loops_with_blocks(k.loop_key, visit)),
-        said(read.loop_lengths(k.session)),
-        said(read.turn(k.loop_key, 0)),
-        said(read.turns(k.loop_key, 0..99)),
-        said(read.answers(k.loop_key, 0..99)),
+        outcome_of(read.loop_lengths(k.session)),
+        outcome_of(read.turn(k.loop_key, 0)),
+        outcome_of(read.turns(k.loop_key, 0..99)),
+        outcome_of(read.answers(k.loop_key, 0..99)),
         visited(|visit| read.messages(k.loop_key, 0..99, visit)),
-        format!("{} {words}", said(spoken)),
+        format!("{} {words}", outcome_of(spoken)),
         visited(|visit| read.sizes(k.loop_key, 0..99, visit)),
-        said(read.length_at(k.loop_key, 99)),
-        said(read.is_overlaid_since(k.session, k.loop_key, 0)),
-        said(read.blob(&k.sha256)),
+        outcome_of(read.length_at(k.loop_key, 99)),
+        outcome_of(read.is_overlaid_since(k.session, k.loop_key, 0)),
+        outcome_of(read.blob(&k.sha256)),
         visited(|visit| read.generations(k.loop_key, visit)),
-        said(read.flips(k.run)),
-        said(read.edit_count(k.session)),
+        outcome_of(read.flips(k.run)),
+        outcome_of(read.edit_count(k.session)),
         visited(|visit| read.edits_of_loop(k.loop_key, visit)),
-        said(read.edits_of_run(k.run)),
-        said(read.edits_and_digests(k.run)),
-        said(read.pins(k.session)),
+        outcome_of(read.edits_of_run(k.run)),
+        outcome_of(read.edits_and_digests(k.run)),
+        outcome_of(read.pins(k.session)),
         visited(|visit| read.runs(k.session, visit)),
-        format!("{} {marks}", said(marked)),
-        said(read.run_by_key(k.run)),
-        said(read.blocks_of_run(k.run)),
-        said(read.blocks_of_loop(k.loop_key)),
-        said(read.block_by_key(k.block)),
-        said(read.block_messages(k.block)),
-        said(read.coverage(k.block)),
-        said(read.manifests(k.recorded)),
-        said(read.imported("x", k.file, "r")),
-        said(read.imports(k.imported)),
-        said(read.unindexed_seqs(k.loop_key)),
+        format!("{} {marks}", outcome_of(marked)),
+        outcome_of(read.run_by_key(k.run)),
+        outcome_of(read.blocks_of_run(k.run)),
+        outcome_of(read.blocks_of_loop(k.loop_key)),
+        outcome_of(read.block_by_key(k.block)),
+        outcome_of(read.block_messages(k.block)),
+        outcome_of(read.coverage(k.block)),
+        outcome_of(read.manifests(k.recorded)),
+        outcome_of(read.imported("x", k.file, "r")),
+        outcome_of(read.imports(k.imported)),
+        outcome_of(read.unindexed_seqs(k.loop_key)),
         visited(|visit| read.find(&looked_for("annonly"), &filter, 99, visit)),
-        said(read.sources(k.imported)),
-        said(read.source_parts(k.source)),
-        said(read.source_piece(&k.part)),
-        said(read.lease(k.busy)),
-        said(read.loops_at_work(Some(k.session))),
-        said(read.loops_with_system_messages(k.prompted, LoopKey(i64::MAX), 9)),
-        said(read.open_calls(Some(k.session))),
-        said(read.calls(k.busy, "c")),
-        said(read.calls_of_loop(k.busy)),
-        said(read.append_key(k.session, "key")),
-        said(read.append_keys(k.session)),
-        said(read.hides(k.put_away)),
-        said(read.is_indexed(k.loop_key, 0, "annonly")),
-        // Which ones is left to chance.
-        said(
+        outcome_of(read.sources(k.imported)),
+        outcome_of(read.source_parts(k.source)),
+        outcome_of(read.source_piece(&k.part)),
+        outcome_of(read.lease(k.busy)),
+        outcome_of(read.loops_at_work(Some(k.session))),
+        outcome_of(read.loops_with_system_messages(k.prompted, LoopKey(i64::MAX), 9)),
+        outcome_of(read.open_calls(Some(k.session))),
+        outcome_of(read.calls(k.busy, "c")),
+        outcome_of(read.calls_of_loop(k.busy)),
+        outcome_of(read.append_key(k.session, "key")),
+        outcome_of(read.append_keys(k.session)),
+        outcome_of(read.hides(k.put_away)),
+        outcome_of(read.is_indexed(k.loop_key, 0, "annonly")),
+        // The chosen rows are random.
+        outcome_of(
             read.sampled_loops(999)
                 .map(|loops| loops.contains(&k.loop_key)),
         ),
-        said(read.renamed_from(&k.was)),
-        said(read.hide_keys(k.put_away)),
-        said(read.hide_and_digest(k.hide)),
-        said(read.append_keys_within(k.session, &AppendKeyRange::default())),
-        said(read.append_keys_of_all("")),
-        said(read.notes(k.busy)),
-        said(read.usage(k.session)),
-        said(read.prompt_places(PromptsOf::Session(k.session), 9)),
-        said(read.prompt_places(PromptsOf::Sessions(&[k.session, k.recorded]), 1)),
+        outcome_of(read.renamed_from(&k.was)),
+        outcome_of(read.hide_keys(k.put_away)),
+        outcome_of(read.hide_and_digest(k.hide)),
+        outcome_of(read.append_keys_within(k.session, &AppendKeyRange::default())),
+        outcome_of(read.append_keys_of_all("")),
+        outcome_of(read.notes(k.busy)),
+        outcome_of(read.usage(k.session)),
+        outcome_of(read.prompt_places(PromptsOf::Session(k.session), 9)),
+        outcome_of(read.prompt_places(PromptsOf::Sessions(&[k.session, k.recorded]), 1)),
         prompts(read, PromptsOf::Sessions(&[k.session])),
         prompts(read, PromptsOf::EachLoop(k.session)),
-        said(read.prompt_places(PromptsOf::EachLoop(k.session), 1)),
-        said(read.prompt_places(PromptsOf::Loop(k.session, k.loop_key), 9)),
-        said(read.started_by(k.session)),
-        said(read.continuations(k.session)),
-        said(read.flags(k.session)),
-        said(read.loop_keys(k.session)),
-        said(read.next_message(k.loop_key, 0)),
-        said(read.next_turn(k.loop_key, 0)),
-        said(read.run_keys(k.session)),
-        said(read.run_and_digest(k.run)),
-        said(read.part_digests(k.run)),
-        said(read.open_runs(Some(k.session))),
-        said(read.audit_chain(k.session)),
-        said(read.import_keys(k.imported)),
-        said(read.import_and_digest(k.import)),
-        said(read.flip_keys(k.session)),
-        said(read.flip_and_digest(k.flip)),
-        said(read.pin_keys(k.session)),
-        said(read.pin_and_digest(k.pin)),
-        said(read.block_keys(k.loop_key)),
-        said(read.block_and_digest(k.block)),
-        said(read.manifest_keys(k.recorded)),
-        said(read.manifest_and_digest(k.manifest)),
-        said(read.blobs_of(BlobOwner::Message(k.loop_key, 2))),
-        said(read.blob_row(k.blob)),
-        said(read.source_row(k.source)),
-        said(read.sessions_of(k.source)),
-        format!("{} {texts}", said(texted)),
-        format!("{} {times}", said(timed)),
-        said(read.pack_at(k.packed, 0)),
-        said(read.next_pack(k.packed, 0)),
-        said(read.pack_content(k.packed, 0)),
-        said(read.packed_heads(k.packed, 0..99)),
-        said(read.unpacked(k.loop_key, 0)),
-        said(read.redaction(MessagePlace::InLoop(k.loop_key, 0))),
+        outcome_of(read.prompt_places(PromptsOf::EachLoop(k.session), 1)),
+        outcome_of(read.prompt_places(PromptsOf::Loop(k.session, k.loop_key), 9)),
+        outcome_of(read.started_by(k.session)),
+        outcome_of(read.continuations(k.session)),
+        outcome_of(read.flags(k.session)),
+        outcome_of(read.loop_keys(k.session)),
+        outcome_of(read.next_message(k.loop_key, 0)),
+        outcome_of(read.next_turn(k.loop_key, 0)),
+        outcome_of(read.run_keys(k.session)),
+        outcome_of(read.run_and_digest(k.run)),
+        outcome_of(read.part_digests(k.run)),
+        outcome_of(read.open_runs(Some(k.session))),
+        outcome_of(read.audit_chain(k.session)),
+        outcome_of(read.import_keys(k.imported)),
+        outcome_of(read.import_and_digest(k.import)),
+        outcome_of(read.flip_keys(k.session)),
+        outcome_of(read.flip_and_digest(k.flip)),
+        outcome_of(read.pin_keys(k.session)),
+        outcome_of(read.pin_and_digest(k.pin)),
+        outcome_of(read.block_keys(k.loop_key)),
+        outcome_of(read.block_and_digest(k.block)),
+        outcome_of(read.manifest_keys(k.recorded)),
+        outcome_of(read.manifest_and_digest(k.manifest)),
+        outcome_of(read.blobs_of(BlobOwner::Message(k.loop_key, 2))),
+        outcome_of(read.blob_row(k.blob)),
+        outcome_of(read.source_row(k.source)),
+        outcome_of(read.sessions_of(k.source)),
+        format!("{} {texts}", outcome_of(texted)),
+        format!("{} {times}", outcome_of(timed)),
+        outcome_of(read.pack_at(k.packed, 0)),
+        outcome_of(read.next_pack(k.packed, 0)),
+        outcome_of(read.pack_content(k.packed, 0)),
+        outcome_of(read.packed_heads(k.packed, 0..99)),
+        outcome_of(read.unpacked(k.loop_key, 0)),
+        outcome_of(read.redaction(MessagePlace::InLoop(k.loop_key, 0))),
     ]
 }
 
-/// Asks everything that is asked of all sessions.
+/// Calls everything that reads all sessions.
 fn list_all(read: &dyn StoreScan) -> Vec<String> {
     let everywhere = IndexFilter::default();
     vec![
-        said(read.sessions()),
-        said(read.hidden_sessions()),
-        said(read.session_ids("", 99)),
-        said(read.blob_names(&[0; 32], &[255; 32])),
-        said(read.index_version()),
-        said(read.index_state()),
-        said(read.unindexed()),
+        outcome_of(read.sessions()),
+        outcome_of(read.hidden_sessions()),
+        outcome_of(read.session_ids("", 99)),
+        outcome_of(read.blob_names(&[0; 32], &[255; 32])),
+        outcome_of(read.index_version()),
+        outcome_of(read.index_state()),
+        outcome_of(read.unindexed()),
         visited(|visit| read.find(&looked_for("annonly"), &everywhere, 99, visit)),
         visited(|visit| read.find(&looked_for("benonly"), &everywhere, 99, visit)),
-        said(read.holders(&looked_for("annonly").all[0][0], 99)),
-        said(read.holders(&looked_for("benonly").all[0][0], 99)),
-        said(read.loops_at_work(None)),
-        said(read.open_calls(None)),
-        said(read.session_keys()),
-        said(read.next_blob(0)),
-        said(read.source_keys()),
-        said(read.receipts()),
-        said(read.receipt_chains()),
-        said(read.open_runs(None)),
-        said(read.head(&[0; 32])),
-        said(read.strays(9)),
+        outcome_of(read.holders(&looked_for("annonly").all[0][0], 99)),
+        outcome_of(read.holders(&looked_for("benonly").all[0][0], 99)),
+        outcome_of(read.loops_at_work(None)),
+        outcome_of(read.open_calls(None)),
+        outcome_of(read.session_keys()),
+        outcome_of(read.next_blob(0)),
+        outcome_of(read.source_keys()),
+        outcome_of(read.receipts()),
+        outcome_of(read.receipt_chains()),
+        outcome_of(read.open_runs(None)),
+        outcome_of(read.head(&[0; 32])),
+        outcome_of(read.strays(9)),
     ]
 }
 
-/// Names of the methods of the traits in a source.
+/// Returns the names of the methods of the traits in a source.
 fn methods(source: &str) -> Vec<&str> {
     let lines = source
         .lines()
@@ -343,7 +343,7 @@ fn every_call_of_the_store_is_tried_across_tenants() {
         include_str!("../../../../core/src/store/scan.rs"),
         include_str!("../../../../core/src/store/removal.rs"),
     ];
-    // What takes no key: the doors, what adds something of one's own, what is about the whole.
+    // Methods without a key: access, additions by the caller, and those on the whole database.
     let excused = [
         "read",
         "write",
@@ -354,7 +354,7 @@ fn every_call_of_the_store_is_tried_across_tenants() {
         "insert_source",
         "note_scrub",
         "insert_head",
-        // They ask the kernel about a row that one has.
+        // They query the kernel about a row of the caller.
         "guard_lease",
         "is_holder_gone",
     ];
@@ -370,7 +370,7 @@ fn every_call_of_the_store_is_tried_across_tenants() {
 fn no_call_of_the_store_finds_or_changes_what_another_tenant_has() {
     let Some(own) = Tenants::new(1) else { return };
     let folder = tempfile::tempdir().unwrap();
-    own.story(1, folder.path());
+    own.add_rows(1, folder.path());
     let (ann, ben) = (own.store(0), own.store(1));
     let lists = |store: &dyn Database| {
         let mut all = Vec::new();
@@ -383,7 +383,7 @@ fn no_call_of_the_store_finds_or_changes_what_another_tenant_has() {
         all
     };
     let before = lists(&ben);
-    own.story(0, folder.path());
+    own.add_rows(0, folder.path());
     let alone = History::new(&ann, "ann alone");
     let prompt = AgentMessage::extension("system", Json::string("Be brief."));
     alone.append(0, vec![prompt, user("annonly", 0)]);
@@ -412,14 +412,14 @@ fn no_call_of_the_store_finds_or_changes_what_another_tenant_has() {
             .unwrap();
         all
     };
-    let nothing = asked(&ben, &nobody());
+    let nothing = asked(&ben, &absent_keys());
     assert_eq!(asked(&ben, &k), nothing);
     let something = asked(&ann, &k);
     let same = something
         .iter()
         .zip(&nothing)
         .filter(|(one, two)| one == two);
-    // Pairs, usage, sessions that it started, later receipts and redactions this session does not have.
+    // The session has no pairs, usage, started sessions, later receipts and redactions.
     assert!(same.count() < 16, "{something:#?}");
     writes_change_nothing(&own, &k, &rows(&ann, &k));
 }
@@ -435,7 +435,7 @@ fn writes_change_nothing(own: &Tenants, k: &Keys, r: &Rows) {
         assert_eq!(own.stored(&mut owner), before, "{name}: {done:?}");
     }
     assert!(refused > 15, "{refused}");
-    // The index is each one's own, and so is a name.
+    // Each tenant has its own index and names.
     let mut client = own.client(0);
     let before = own.seen(&mut client);
     store::write(&ben, |write| write.clear_index(77)).unwrap();

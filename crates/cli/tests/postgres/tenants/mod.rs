@@ -1,7 +1,7 @@
-//! Many tenants in one database: nobody reads or writes what is another's, whatever they send.
+//! Many tenants in one database: no tenant can read or write the rows of another, whatever it sends.
 //!
-//! Row-level security is what keeps them apart, so the roles here get all rights on all tables beside it.
-//! Tables, views and functions are taken from the catalogue: a new one is asked by itself.
+//! Only row-level security separates them, so the roles here get all other rights on all tables. Tables, views and
+//! functions are taken from the catalogue, so that new ones are tested without a change here.
 
 mod calls;
 mod nodes;
@@ -21,26 +21,26 @@ use super::commands::{command, transcript};
 use crate::support::histories::{History, answer, result, user};
 use crate::support::server::{self, PostgresServer};
 
-/// Tables that hold nothing of a tenant.
+/// Tables without rows of tenants.
 const COMMON: [&str; 3] = ["store_meta", "refinery_schema_history", "tenant_roles"];
 
 /// A database with two tenants.
 pub struct Tenants {
     pub server: &'static PostgresServer,
     pub database: String,
-    /// The roles, and the tenants that they are.
+    /// The roles, and their tenants.
     pub roles: [String; 2],
     pub names: [String; 2],
 }
 
-/// Returns a name as it stands in SQL.
+/// Returns a name quoted for SQL.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl Tenants {
-    /// Makes a database with tables in so many parts, and two roles whose names are as bad as they may
-    /// be; `None` where there is no server, or a cluster, whose tables have no parts.
+    /// Creates a database with partitioned tables and two roles with difficult names; `None` if there is no server, or
+    /// if it is a cluster, whose tables have no partitions.
     pub fn new(partitions: u32) -> Option<Self> {
         let server = server::server()?;
         if server.is_cluster() && partitions > 1 {
@@ -65,7 +65,7 @@ impl Tenants {
             ],
             database,
         };
-        // Whoever opens it first notes what it is written with.
+        // The first opening records the settings of the database.
         drop(PostgresStore::open(&own.owner()).unwrap());
         for (role, name) in own.roles.iter().zip(&own.names) {
             server.make_tenant(&own.database, name, role);
@@ -85,12 +85,12 @@ impl Tenants {
         PostgresStore::open(&self.address(which)).unwrap()
     }
 
-    /// Connects as a tenant without the store.
+    /// Connects as a tenant, without the store.
     pub fn client(&self, which: usize) -> Client {
         Client::connect(&self.address(which), NoTls).unwrap()
     }
 
-    /// Returns the tables, parts of them and views, each with its kind.
+    /// Returns the tables, partitions and views, each with its kind.
     pub fn relations(&self) -> Vec<(String, String)> {
         let sql =
             "SELECT relname::TEXT, CASE WHEN relispartition THEN 'part' ELSE relkind::TEXT END
@@ -102,7 +102,7 @@ impl Tenants {
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 
-    /// Returns the tables that hold something of a tenant.
+    /// Returns the tables with rows of tenants.
     pub fn tables(&self) -> Vec<String> {
         let all = self.relations().into_iter();
         let tables = all.filter(|(name, kind)| {
@@ -126,7 +126,7 @@ impl Tenants {
         seen
     }
 
-    /// Returns what every table holds of every tenant, as one text for each.
+    /// Returns all rows of each table, of all tenants, as one text per table.
     pub fn stored(&self, owner: &mut Client) -> Vec<String> {
         let tables = self.tables().into_iter();
         let stored = tables.map(|name| {
@@ -138,8 +138,8 @@ impl Tenants {
         stored.collect()
     }
 
-    /// Does what leaves rows in every table, with the same ids whoever does it.
-    pub fn story(&self, which: usize, folder: &Path) {
+    /// Adds rows to every table, with the same ids for each tenant.
+    pub fn add_rows(&self, which: usize, folder: &Path) {
         let word = ["annonly", "benonly"][which];
         let store = self.store(which);
         let mut history = History::new(&store, "shared");
@@ -188,7 +188,7 @@ impl Tenants {
         old.end_loop(0);
         old.start_loop(Some(0), None);
         let text = transcript().replace("the parser", &format!("{word} ghp_{}", "a1B2".repeat(9)));
-        // The source of what is redacted goes.
+        // The stored source of the redacted session is removed.
         std::fs::write(
             folder.join("kept.jsonl"),
             text.replace("\"pair\"", "\"kept\""),

@@ -1,4 +1,4 @@
-//! Tenants on a Citus cluster: at every node, in every part of a table, and with what Citus lets anybody call.
+//! Tenants on a Citus cluster: at every node, in every shard, and with the functions that Citus lets every role call.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use loopstore_postgres::{Engine, PostgresStore, grants, tenant};
 use postgres::{Client, NoTls};
 use serde_json::Value;
 
-use super::rows::{insert, literal, put_under_another_key, refusal, row_of, settled};
+use super::rows::{insert, literal, put_under_another_key, refusal, row_of, with_equal_rows};
 use super::{Tenants, quoted};
 use crate::commands::command;
 use crate::support::histories::{History, answer, result, user};
@@ -18,7 +18,7 @@ fn cluster() -> Option<&'static PostgresServer> {
     server::server().filter(|server| server.is_cluster())
 }
 
-/// Returns the address of each node for a role, that of the coordinator first.
+/// Returns the address of each node for a role, the coordinator first.
 fn nodes(own: &Tenants, role: &str) -> Vec<String> {
     let encoded: String = role.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let workers = own.server.workers(&own.database).into_iter();
@@ -27,7 +27,7 @@ fn nodes(own: &Tenants, role: &str) -> Vec<String> {
     std::iter::once(coordinator).chain(workers).collect()
 }
 
-/// Connects to a node so that parts of tables are seen and may be written.
+/// Connects to a node such that shards are visible and may be written.
 fn connect(address: &str) -> Client {
     let mut client = Client::connect(address, NoTls).unwrap();
     for sql in [
@@ -39,7 +39,7 @@ fn connect(address: &str) -> Client {
     client
 }
 
-/// Returns the parts of tables at a node, each with the name of its table.
+/// Returns the shards on a node, each with the name of its table.
 fn parts(own: &Tenants, client: &mut Client) -> Vec<(String, String)> {
     let sql = "SELECT relname::TEXT, regexp_replace(relname, '_[0-9]+$', '') FROM pg_class
         WHERE relnamespace = 'public'::REGNAMESPACE AND relkind = 'r' AND relname ~ '_[0-9]+$'
@@ -50,7 +50,7 @@ fn parts(own: &Tenants, client: &mut Client) -> Vec<(String, String)> {
     parts.filter(|(_, table)| tables.contains(table)).collect()
 }
 
-/// Returns what the cluster says of its tenants.
+/// Returns the result of the check of the cluster's tenants.
 fn checked(own: &Tenants) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
     let args = ["schema", "--engine", "citus", "--check", "--json"];
@@ -63,8 +63,8 @@ fn checked(own: &Tenants) -> (bool, String) {
     (of_tenants["ok"] == true, detail)
 }
 
-/// What is asked of a node by who would like to be somebody else; what comes of it is looked at afterwards.
-fn tricks(own: &Tenants, prefix: &str) -> Vec<String> {
+/// Returns statements by which a role may try to act as another; their effects are checked afterwards.
+fn impersonations(own: &Tenants, prefix: &str) -> Vec<String> {
     let (ann, ben) = (&own.roles[0], &own.roles[1]);
     let mark = format!("{prefix}{}", own.names[0]);
     let (own_mark, ann_mark) = (format!("{prefix}{}", own.names[1]), quoted(&mark));
@@ -120,7 +120,7 @@ fn on_a_cluster_no_sql_at_any_node_reads_or_writes_the_rows_of_another() {
     if cluster().is_none() {
         return;
     }
-    let own = settled(1).unwrap();
+    let own = with_equal_rows(1).unwrap();
     let [ann, ben] = [0, 1].map(|which| literal(&own.names[which]));
     let of_ann = |own: &Tenants| own.seen(&mut own.client(0));
     let before = of_ann(&own);
@@ -155,13 +155,13 @@ fn on_a_cluster_no_sql_at_any_node_reads_or_writes_the_rows_of_another() {
                 assert!(as_ann.is_some(), "{part}");
                 let as_ben = refusal(&mut client, &insert(&part, &row, &ben, ""));
                 put_under_another_key(&mut client, &part, &row, &ben);
-                // A name and a head are each tenant's own.
+                // Names and heads belong to each tenant.
                 let may_be = ["session_names", "heads"].contains(&table.as_str());
                 assert!(as_ben.is_some() || may_be, "{part}");
                 *tried.entry(table).or_insert(0) += 1;
             }
         }
-        for sql in tricks(&own, &prefix) {
+        for sql in impersonations(&own, &prefix) {
             client.batch_execute(&sql).ok();
         }
         for table in own.tables() {
@@ -172,7 +172,7 @@ fn on_a_cluster_no_sql_at_any_node_reads_or_writes_the_rows_of_another() {
                 "{sql}"
             );
         }
-        // What is set in a transaction goes to the nodes.
+        // Settings of a transaction are propagated to the nodes.
         let mut transaction = client.transaction().unwrap();
         for sql in [
             "SET LOCAL search_path = pg_temp, public, pg_catalog",
@@ -180,7 +180,7 @@ fn on_a_cluster_no_sql_at_any_node_reads_or_writes_the_rows_of_another() {
         ] {
             transaction.batch_execute(sql).unwrap();
         }
-        // Rights to views are those of the coordinator.
+        // Rights on views exist on the coordinator only.
         let sql = "SELECT count(*) FROM messages WHERE body LIKE '%annonly%'";
         assert_eq!(transaction.query_one(sql, &[]).unwrap().get::<_, i64>(0), 0);
     }
@@ -253,7 +253,7 @@ fn on_a_cluster_a_check_finds_where_tenants_are_no_longer_kept_apart() {
         !ok && detail.contains("sees more than one tenant"),
         "{detail}"
     );
-    // Who is in two tenants is in none.
+    // A role of two tenants has the rows of neither.
     let error = own
         .client(1)
         .query("SELECT * FROM sessions", &[])
@@ -315,7 +315,7 @@ fn on_a_cluster_who_is_in_no_tenant_keeps_the_sessions_that_were_there() {
         server.run(&name, &sql).unwrap();
     }
     server.run(&name, &grants(&role("writer"))).unwrap();
-    // The script of one server does nothing here.
+    // The script for a single server is rejected here.
     let plain = tenant(Engine::Plain { partitions: 1 }, "guests", &role("guest")).unwrap();
     let error = server.run(&name, &plain).unwrap_err();
     let told = error.as_db_error().unwrap();

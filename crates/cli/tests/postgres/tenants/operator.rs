@@ -1,4 +1,4 @@
-//! What an operator does and sees: tenants are made, owners and superusers told, old databases opened.
+//! The operator's tasks: creating tenants, warnings for owners and superusers, and opening old databases.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ fn a_tenant_has_a_name_that_can_be_stored_and_a_role_that_sees_one_tenant() {
         let done = own.server.run(&own.database, &script);
         assert_eq!(done.is_ok(), fits, "{rights}: {done:?}");
         if fits {
-            // The same role again, and as another tenant: the last word counts.
+            // The same role for another tenant: the last call wins.
             own.server.run(&own.database, &script).unwrap();
             let script = tenant(own.server.engine(), "other", &role).unwrap();
             own.server.run(&own.database, &script).unwrap();
@@ -109,7 +109,7 @@ fn a_database_keeps_its_sessions_when_it_gets_tenants_and_its_owner_sees_only_th
     let Some(server) = server::server() else {
         return;
     };
-    // There a superuser runs the script.
+    // On a cluster, a superuser runs the script.
     if server.is_cluster() {
         return;
     }
@@ -134,7 +134,7 @@ fn a_database_keeps_its_sessions_when_it_gets_tenants_and_its_owner_sees_only_th
         .batch_execute(&loopstore_postgres::grants(&role("writer")))
         .unwrap();
     History::new(&open("writer").unwrap(), "of a writer");
-    // The owner of the tables makes a tenant; nobody else needs to.
+    // The owner of the tables creates a tenant; no other role is needed.
     for who in ["guest", "keeper"] {
         client
             .batch_execute(&tenant(server.engine(), "guests", &role(who)).unwrap())
@@ -148,7 +148,7 @@ fn a_database_keeps_its_sessions_when_it_gets_tenants_and_its_owner_sees_only_th
         assert_eq!(sessions(&store), ["of a writer", "old"]);
         assert!(loopstore_verify::verify(&store).unwrap().ok);
     }
-    // A superuser sees all of it, which no call of the store could tell apart.
+    // A superuser sees all rows, which the store could not separate.
     let Err(error) = PostgresStore::open(&server.address(&name)) else {
         panic!("it opened");
     };
@@ -160,7 +160,7 @@ fn a_database_keeps_its_sessions_when_it_gets_tenants_and_its_owner_sees_only_th
     let address = server.address(&name) + &option;
     let instead = PostgresStore::open(&address).unwrap();
     assert_eq!(sessions(&instead), ["of a guest", "old"]);
-    // Who owns the tables too may remove what the tenant has, and nothing else.
+    // The owner of the tables may remove the rows of the tenant, and nothing else.
     let folder = tempfile::tempdir().unwrap();
     let keeper = server.address_as(&role("keeper"), &name);
     let (code, _, told) = command(folder.path(), &keeper, &["erase", "old", "--yes"]);

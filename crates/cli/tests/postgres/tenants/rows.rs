@@ -1,10 +1,10 @@
-//! Any SQL of one tenant against the rows of another.
+//! Arbitrary SQL of one tenant against the rows of another.
 
 use postgres::Client;
 
 use super::{COMMON, Tenants, quoted};
 
-/// Returns the code of the error of some SQL in a transaction that is taken back.
+/// Returns the code of the error of an SQL statement, in a transaction that is rolled back.
 pub fn refusal(client: &mut Client, sql: &str) -> Option<String> {
     let mut transaction = client.transaction().unwrap();
     let error = transaction.batch_execute(sql).err()?;
@@ -21,15 +21,15 @@ pub fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// A database in which both have done the same, after checking that neither saw it of the other.
-pub fn settled(partitions: u32) -> Option<Tenants> {
+/// Returns a database in which both tenants have equal rows, after checking that neither sees those of the other.
+pub fn with_equal_rows(partitions: u32) -> Option<Tenants> {
     let own = Tenants::new(partitions)?;
     let folder = tempfile::tempdir().unwrap();
     let mut clients = [0, 1].map(|which| own.client(which));
-    own.story(1, folder.path());
+    own.add_rows(1, folder.path());
     let before = own.seen(&mut clients[1]);
     let nothing = own.seen(&mut clients[0]);
-    own.story(0, folder.path());
+    own.add_rows(0, folder.path());
     assert_eq!(
         own.seen(&mut clients[1]),
         before,
@@ -44,7 +44,7 @@ pub fn settled(partitions: u32) -> Option<Tenants> {
             nothing[&name], [""; 0],
             "{name} was seen by who has nothing"
         );
-        // Parts are closed to whoever names them.
+        // Partitions cannot be accessed by name.
         let is_empty = seen[&name].is_empty();
         assert_eq!(
             is_empty,
@@ -60,7 +60,7 @@ fn attack(own: &Tenants) {
     let (ann, ben) = (literal(&own.names[0]), literal(&own.names[1]));
     let of_ann = |owner: &mut Client| {
         let rows = own.tables().into_iter().map(|table| {
-            // A row that was written again is another one; of distributed tables nobody tells.
+            // A rewritten row has another version; distributed tables do not show it.
             let version = match own.server.is_cluster() {
                 true => "",
                 false => "t.ctid::TEXT || t.xmin::TEXT || ",
@@ -90,7 +90,7 @@ fn attack(own: &Tenants) {
             assert_eq!(client.execute(&sql, &[]).unwrap(), 0, "{sql}");
         }
         if kind != "part" {
-            // A row is not given away.
+            // A row cannot be moved to another tenant.
             let sql = format!("UPDATE {table} SET tenant = {ann}");
             let code = refusal(&mut client, &sql);
             assert!(
@@ -100,14 +100,14 @@ fn attack(own: &Tenants) {
             put_beside(own, &mut client, &table, [&ann, &ben]);
         }
     }
-    for sql in tricks(own) {
+    for sql in impersonations(own) {
         let code = refusal(&mut client, &sql);
         assert_eq!(code.as_deref(), Some("42501"), "{sql}");
     }
     assert_eq!(of_ann(&mut owner), before);
 }
 
-/// Returns the columns of a table, and a row of this tenant as SQL has it.
+/// Returns the columns of a table, and a row of this tenant as SQL values.
 pub fn row_of(owner: &mut Client, table: &str, tenant: &str) -> Vec<(String, String)> {
     let sql = "SELECT quote_ident(attname) FROM pg_attribute
         WHERE attrelid = $1::TEXT::REGCLASS AND attnum > 0 AND NOT attisdropped ORDER BY attnum";
@@ -122,10 +122,10 @@ pub fn row_of(owner: &mut Client, table: &str, tenant: &str) -> Vec<(String, Str
     columns.into_iter().zip(row).collect()
 }
 
-/// Returns what adds a row to a table, as one of this tenant.
+/// Returns a statement that adds a row to a table for this tenant.
 pub fn insert(table: &str, row: &[(String, String)], tenant: &str, end: &str) -> String {
     let of = |(name, value): &(String, String)| {
-        // A session begins without a row in its audit chain.
+        // A new session has no row in its audit chain.
         let value = match (table.starts_with("sessions"), name.as_str()) {
             (_, "tenant") => tenant.to_owned(),
             (true, "audit_seq") => "0".to_owned(),
@@ -139,8 +139,8 @@ pub fn insert(table: &str, row: &[(String, String)], tenant: &str, end: &str) ->
     format!("INSERT INTO {table} ({names}) VALUES ({values}) {end}")
 }
 
-/// Adds a copy of another's row to a table of a cluster, as one's own in another's session and under a key that
-/// nothing has: what refers to its session or file refuses it.
+/// Adds a copy of another tenant's row to a table of a cluster, as a row of one's own in the other's session and with
+/// an unused key: the reference to the session or file rejects it.
 pub fn put_under_another_key(
     client: &mut Client,
     table: &str,
@@ -169,20 +169,19 @@ pub fn put_under_another_key(
     };
     let row: Vec<(String, String)> = row.iter().map(other).collect();
     let code = refusal(client, &insert(table, &row, tenant, ""));
-    // Or a guard, which is asked before.
+    // Or a guard, which is checked first.
     assert!(
         matches!(code.as_deref(), Some("23503" | "23001")),
         "{table}: {code:?}"
     );
 }
 
-/// Adds copies of another's rows to a table: as they are, and as one's own in another's session.
+/// Adds copies of another tenant's rows to a table: unchanged, and as rows of one's own in the other's session.
 fn put_beside(own: &Tenants, client: &mut Client, table: &str, [ann, ben]: [&str; 2]) {
     let mut owner = own.server.client(&own.database);
     let row = row_of(&mut owner, table, ann);
     let insert = |tenant: &str, end: &str| insert(table, &row, tenant, end);
-    // Guards of what is only written under a receipt, in an open run or after a row of the audit chain are
-    // asked before the policy.
+    // Guards for rows that need a receipt, an open run or a row of the audit chain are checked before the policy.
     let refused = match table {
         "packs" | "packed_heads" | "redactions" | "runs" | "flips" | "pins" | "hides"
         | "blocks" | "block_messages" | "edits" | "coverage" | "manifests" | "imports"
@@ -198,7 +197,7 @@ fn put_beside(own: &Tenants, client: &mut Client, table: &str, [ann, ben]: [&str
     let own = refusal(client, &insert(ben, ""));
     let own = own.as_deref();
     match table {
-        // The number of a session or file is the millisecond of its birth: that one is taken is seen.
+        // The number of a session or file is the millisecond of its creation, so it is visible that a number is used.
         "sessions" | "sources" => {
             assert_eq!(own, Some("23505"));
             let key = if table == "sessions" {
@@ -212,13 +211,13 @@ fn put_beside(own: &Tenants, client: &mut Client, table: &str, [ann, ben]: [&str
                 Some("42501")
             );
         }
-        // A row for each tenant.
+        // There is one row for each tenant.
         "index_state" => assert_eq!(own, Some("23505")),
-        // It is of no session, and each tenant has heads of its own.
+        // Heads belong to no session, and each tenant has its own.
         "heads" => assert_eq!(own, None),
-        // On a cluster a name may lie elsewhere than its session: it is one's own all the same.
+        // On a cluster a name may be on another node than its session, and is accepted as one's own.
         "session_names" if is_cluster => assert!(matches!(own, None | Some("23505")), "{own:?}"),
-        // There a reference sees to it, after the key.
+        // On a cluster a reference rejects it, after the key was checked.
         _ if is_cluster && refused == "42501" => {
             assert!(matches!(own, Some("23503" | "23505")), "{table}: {own:?}");
             put_under_another_key(client, table, &row, ben);
@@ -227,8 +226,8 @@ fn put_beside(own: &Tenants, client: &mut Client, table: &str, [ann, ben]: [&str
     }
 }
 
-/// What somebody might try to be somebody else; all of it is refused.
-fn tricks(own: &Tenants) -> Vec<String> {
+/// Returns statements by which a role may try to act as another; all of them are rejected.
+fn impersonations(own: &Tenants) -> Vec<String> {
     let (ann, ben) = (&own.roles[0], &own.roles[1]);
     let (role, name) = (quoted(ann), literal(&own.names[0]));
     vec![
@@ -252,27 +251,30 @@ fn tricks(own: &Tenants) -> Vec<String> {
 
 #[test]
 fn no_sql_of_a_tenant_reads_or_writes_the_rows_of_another() {
-    let Some(own) = settled(1) else { return };
+    let Some(own) = with_equal_rows(1) else {
+        return;
+    };
     attack(&own);
-    peek(&own);
+    try_to_read(&own);
 }
 
 #[test]
 fn nor_in_partitioned_tables_nor_in_their_parts() {
-    let Some(own) = settled(2) else { return };
+    let Some(own) = with_equal_rows(2) else {
+        return;
+    };
     attack(&own);
 }
 
-/// Looks through functions, operators and temporary tables of a tenant, and through those of the views.
-fn peek(own: &Tenants) {
+/// Tries to read through functions, operators and temporary tables of a tenant, and through those of the views.
+fn try_to_read(own: &Tenants) {
     let mut owner = own.server.client(&own.database);
     let role = quoted(&own.roles[1]);
     owner
         .batch_execute(&format!("CREATE SCHEMA mine AUTHORIZATION {role}"))
         .unwrap();
     let mut client = own.client(1);
-    // It costs nothing, so a planner that may would call it first; and names that stand in for those of
-    // the server.
+    // The functions have a low cost, so that the planner would call them first; and names shadow those of the server.
     for sql in [
         "CREATE FUNCTION mine.peek(given TEXT) RETURNS BOOLEAN COST 0.0000001 LANGUAGE plpgsql AS $$
          BEGIN
@@ -314,7 +316,7 @@ fn peek(own: &Tenants) {
         .unwrap()
         .get(0);
     assert_eq!(tenant, own.names[1]);
-    // The functions of the views, with keys of another.
+    // The functions of the views, with keys of another tenant.
     let sql = format!(
         "SELECT session, key FROM loops WHERE tenant = {} AND parent IS NULL LIMIT 1",
         literal(&own.names[0])
@@ -338,7 +340,7 @@ fn peek(own: &Tenants) {
             let sql = format!("SELECT f::TEXT FROM public.{name}({args}) f");
             let rows = match client.query(&sql, &[]) {
                 Ok(rows) => rows,
-                // What triggers call asks from no other place on a cluster.
+                // On a cluster, functions of triggers can be called from nowhere else.
                 Err(error) if own.server.is_cluster() => return vec![Some(error.to_string())],
                 Err(error) => panic!("{sql}: {error:?}"),
             };
@@ -347,8 +349,8 @@ fn peek(own: &Tenants) {
                 .collect::<Vec<_>>()
         };
         if name != "loopstore_time" {
-            let nobody = said(&mut client, [1, 1 << 23]);
-            assert_eq!(said(&mut client, [session, key]), nobody, "{name}");
+            let nothing = said(&mut client, [1, 1 << 23]);
+            assert_eq!(said(&mut client, [session, key]), nothing, "{name}");
         }
     }
 }

@@ -17,7 +17,7 @@ pub type Attempt = (
     Box<dyn Fn(&mut dyn StoreWrite) -> StoreResult<()>>,
 );
 
-/// Rows of another, as a tenant could know them.
+/// Rows of another tenant, as far as a tenant could know them.
 #[derive(Clone)]
 pub struct Rows {
     session: SessionRow,
@@ -75,21 +75,21 @@ pub fn rows(store: &dyn Database, k: &Keys) -> Rows {
     found.unwrap()
 }
 
-/// Returns the loop of another after a change.
+/// Returns the loop of the other tenant with a change.
 fn with(r: &Rows, change: impl Fn(&mut LoopCore)) -> LoopRow {
     let mut row = r.loop_key.clone();
     change(&mut row.core);
     row
 }
 
-/// Returns the block of another with another number.
+/// Returns the block of the other tenant with another number.
 fn numbered(r: &Rows, generation: u32) -> BlockRow {
     let mut row = r.block.clone();
     row.generation = generation;
     row
 }
 
-/// Returns everything that can be written at keys of another.
+/// Calls everything that writes, with the keys of another tenant.
 pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
     fn one(
         name: &'static str,

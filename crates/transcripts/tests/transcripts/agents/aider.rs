@@ -62,7 +62,7 @@ fn a_history_that_went_on_adds_only_what_is_new() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     let store = SqliteStore::in_memory().unwrap();
-    // It grows by what each of them says.
+    // The file grows by one message at a time.
     for (at, _) in whole
         .match_indices("\n\n#### ")
         .chain(whole.match_indices("\n\n>"))
@@ -78,17 +78,17 @@ fn a_history_that_went_on_adds_only_what_is_new() {
     std::fs::write(&path, &whole).unwrap();
     let last = import_all(&store, std::slice::from_ref(&path));
     assert_eq!((last.sessions.len(), last.revised), (2, 0));
-    assert_eq!(said(&store), said(&expected));
+    assert_eq!(texts(&store), texts(&expected));
     check_store(&store, &last.sessions);
 }
 
-/// What was said, in no order.
-fn said(store: &SqliteStore) -> Vec<String> {
+/// Returns the texts of the messages, sorted.
+fn texts(store: &SqliteStore) -> Vec<String> {
     let sql = "SELECT role, payload ->> 'content' FROM v_messages WHERE role <> 'extension'";
     let rows = store.query(sql).unwrap().rows;
-    let mut said: Vec<String> = rows.iter().map(|row| format!("{row:?}")).collect();
-    said.sort();
-    said
+    let mut texts: Vec<String> = rows.iter().map(|row| format!("{row:?}")).collect();
+    texts.sort();
+    texts
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_history_cut_anywhere_or_mangled_never_costs_the_rest() {
         let store = SqliteStore::in_memory().unwrap();
         let _ = import_bytes(&store, name, &whole.as_bytes()[..end]);
         let report = import_bytes(&store, name, whole.as_bytes()).unwrap();
-        let all = said(&store).concat();
+        let all = texts(&store).concat();
         for part in [
             "lit = True",
             "The wick was wet.",

@@ -30,8 +30,8 @@ fn read(importer: &dyn Importer, name: &str) -> Recording {
     recording
 }
 
-/// A task's messages without what stands beside them.
-fn alone(name: &str) -> (tempfile::TempDir, PathBuf) {
+/// Copies the messages of a task without the other files.
+fn messages_only(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(fixture(name).file_name().unwrap());
     std::fs::copy(fixture(name), &path).unwrap();
@@ -172,7 +172,7 @@ fn a_task_that_is_written_anew_at_each_message_adds_only_what_is_new() {
         import_bytes(&expected, FILE, of(&messages).as_bytes()).unwrap();
         let store = SqliteStore::in_memory().unwrap();
         for count in 1..=messages.len() {
-            // What is hidden later is marked in the messages then.
+            // Messages that are hidden later are marked only then.
             let mut part = messages[..count].to_vec();
             if count < messages.len() {
                 for message in &mut part {
@@ -285,7 +285,7 @@ fn a_session_that_is_compacted_again_keeps_its_loops() {
     };
     let messages = session["messages"].as_array().unwrap().clone();
     let store = SqliteStore::in_memory().unwrap();
-    // In the middle of a call, then later.
+    // Within a call, then later.
     for (count, upto) in [(3, 4), (5, 6)] {
         session["messages"] = messages[..upto].into();
         std::fs::write(at(".messages"), session.to_string()).unwrap();
@@ -365,7 +365,7 @@ fn damage_costs_no_more_than_its_messages() {
         (&RooCode, ROO),
         (&RooCode, CHILD),
     ] {
-        let (_folder, path) = alone(name);
+        let (_folder, path) = messages_only(name);
         check_cuts(&path, 89);
         check_flips(importer, &std::fs::read(&path).unwrap());
     }
@@ -390,7 +390,7 @@ fn odd_files_beside_a_task_cost_only_what_they_tell() {
         "{\"id\":\"../../etc\",\"task\":[],\"parentTaskId\":\"\\u0000\",\"model_usage\":{},\"entries\":7}",
     ];
     for text in odd {
-        let (folder, path) = alone(NATIVE);
+        let (folder, path) = messages_only(NATIVE);
         for name in [
             "ui_messages.json",
             "history_item.json",
@@ -403,7 +403,7 @@ fn odd_files_beside_a_task_cost_only_what_they_tell() {
         assert_eq!(report.sessions.len(), 1, "{text}");
         check_store(&store, &report.sessions);
     }
-    let (folder, path) = alone(NATIVE);
+    let (folder, path) = messages_only(NATIVE);
     std::fs::create_dir(folder.path().join("ui_messages.json")).unwrap();
     let store = SqliteStore::in_memory().unwrap();
     assert_eq!(import_into(&store, &path).skipped.len(), 1);
@@ -453,7 +453,7 @@ fn each_file_is_taken_for_what_it_is() {
     ] {
         assert_eq!(knows(beside), None, "{beside}");
     }
-    // Loose, under another name, and in the folder of either.
+    // Outside of a folder, under another name, and in the folder of either program.
     let text = std::fs::read(fixture(NATIVE)).unwrap();
     assert!(Cline.detect(Path::new("task.json"), &text));
     let roo = Path::new("rooveterinaryinc.roo-cline/tasks/1/api_conversation_history.json");

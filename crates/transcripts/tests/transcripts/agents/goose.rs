@@ -13,11 +13,11 @@ use crate::support::recording::{Recording, import_fixture, try_import};
 
 const LINES: &str = "goose/20250812_101500.jsonl";
 
-/// The file of the fixture's statements.
+/// Creates a database with the statements of the fixture.
 fn database() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.db");
-    // The tables come in no order.
+    // The tables are in no particular order.
     let sql = format!("PRAGMA foreign_keys = OFF; {}", include_str!("goose.sql"));
     Connection::open(&path)
         .unwrap()
@@ -110,7 +110,7 @@ fn a_session_that_went_on_adds_only_what_is_new() {
 fn a_compaction_that_comes_later_changes_no_message() {
     let (folder, path) = database();
     let connection = Connection::open(&path).unwrap();
-    // As it stood before: everything was for both, and nothing was summarised.
+    // The state before the compaction: every message is for both, and nothing is summarised.
     connection
         .execute_batch(
             "CREATE TABLE later AS SELECT * FROM messages WHERE id BETWEEN 8 AND 13;
@@ -213,7 +213,7 @@ fn no_other_format_is_taken_for_it() {
 fn rows_stand_in_the_order_in_which_they_were_written_whatever_their_times() {
     let second = 1_782_900_000_i64;
     for times in [
-        // Equal; a result before its call; seconds behind milliseconds; microseconds and nanoseconds.
+        // Equal times; a result before its call; seconds after milliseconds; microseconds and nanoseconds.
         [second; 4],
         [second, second + 5, second + 2, second + 6],
         [second * 1_000, second * 1_000 + 1, second + 2, second + 3],

@@ -1,5 +1,5 @@
-//! Transcripts of agents that are neither lines nor plain chats: what of each comes in, what a
-//! grown file adds, and what damage costs.
+//! Transcripts of agents that are neither lines nor plain chats: the imported messages, the messages that a grown file
+//! adds, and the effect of damage.
 
 mod aider;
 mod cline;

@@ -24,7 +24,7 @@ fn shown(store: &SqliteStore, session: &SessionId) -> Vec<String> {
         .collect()
 }
 
-/// The records of a session in their order: their types, and what they hold.
+/// Returns the types and contents of the records of a session, in order.
 fn records() -> Vec<(&'static str, Value)> {
     let time = |at: i64| json!({"created": 1_785_000_000_000_i64 + at});
     vec![
@@ -89,7 +89,7 @@ fn write(path: &std::path::Path, records: &[(&str, Value)]) {
     )
     .unwrap();
     for (seq, (kind, data)) in records.iter().enumerate() {
-        // Ids and times say nothing of the order.
+        // Neither ids nor times reflect the order.
         let id = format!("evt_{}", 90 - seq);
         let row = params![id, kind, seq as i64, data.to_string()];
         let sql = "INSERT INTO session_message VALUES (?1, 'ses_tide', ?2, ?3, 7, 7, ?4)";
@@ -106,7 +106,7 @@ fn records_of_newer_versions_of_opencode_become_messages() {
     let store = SqliteStore::in_memory().unwrap();
     let report = import_into(&store, &path);
     assert!(report.skipped.is_empty(), "{:?}", report.skipped);
-    // It grew.
+    // The session grew.
     write(&path, &all);
     let report = import_into(&store, &path);
     assert!(report.skipped.is_empty(), "{:?}", report.skipped);
@@ -186,7 +186,7 @@ fn a_record_that_cannot_be_read_costs_only_itself() {
     assert_eq!(texts(&store).len(), 5);
 }
 
-/// A rollout as the first Codex saved it.
+/// Returns a rollout as the first Codex saved it.
 fn rollout(items: &[Value]) -> String {
     let document = json!({
         "session": {"timestamp": "2025-04-20T10:00:00.000Z", "id": "5f0c9d1e-0000-4000-8000-000000000001",
@@ -219,7 +219,7 @@ fn the_oldest_rollouts_of_codex_are_documents() {
     let all = items();
     std::fs::write(&path, rollout(&all[..4])).unwrap();
     let store = SqliteStore::in_memory().unwrap();
-    // As a file of a folder too: nothing says what it is but itself.
+    // In a folder, the file is recognised by its content alone.
     let report = import_into(&store, folder.path());
     assert!(
         report.skipped.is_empty() && report.unread.is_empty(),

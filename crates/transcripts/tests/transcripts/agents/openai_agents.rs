@@ -63,22 +63,22 @@ impl File {
         }
     }
 
-    /// Takes all items out, as the SDK clears a session.
+    /// Deletes all items, as the SDK does to clear a session.
     pub fn clear(&self) {
         self.connection
             .execute("DELETE FROM agent_messages", [])
             .unwrap();
     }
 
-    /// Puts what is in the log into the file.
-    fn settle(&self) {
+    /// Checkpoints the write-ahead log.
+    fn checkpoint(&self) {
         self.connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
             .unwrap();
     }
 }
 
-/// A file of one session with these items.
+/// Returns a file of one session with these items.
 pub fn file_of(items: &[Value]) -> File {
     let file = File::new();
     file.add("s", items);
@@ -155,7 +155,7 @@ fn items_are_prompts_answers_and_results() {
 fn the_store_holds_it_once_and_gives_the_file_back() {
     let file = File::new();
     file.add("chat-1", &items());
-    file.settle();
+    file.checkpoint();
     let (store, report) = imported(&file.path);
     assert_eq!(report.messages, 7);
     check_original(
@@ -192,7 +192,7 @@ fn a_session_that_grows_adds_only_what_is_new_also_from_the_log() {
     for count in 1..all.len() {
         let file = File::new();
         file.add("chat-1", &all[..count]);
-        file.settle();
+        file.checkpoint();
         let store = SqliteStore::in_memory().unwrap();
         import_into(&store, &file.path);
         file.add("chat-1", &all[count..]);
@@ -238,7 +238,7 @@ fn an_odd_row_costs_only_itself() {
     let found = recorded(&file.path);
     assert_eq!(found.skipped.len(), 10, "{}", found.reasons());
     assert_eq!(found.sessions.len(), 4);
-    // The tables stand in the log alone so far.
+    // The tables are only in the write-ahead log so far.
     let report = try_path(&file.path, None).unwrap();
     assert_eq!(report.sessions.len(), 4);
 }
@@ -275,7 +275,7 @@ fn other_tables_and_damage_are_told() {
     for _ in 0..20 {
         file.add("chat-1", &items());
     }
-    file.settle();
+    file.checkpoint();
     let bytes = std::fs::read(&file.path).unwrap();
     let mut some = 0;
     for at in (0..bytes.len()).step_by(4099) {
@@ -322,7 +322,7 @@ const STRUCTURE: &str = "CREATE TABLE message_structure (
     );";
 
 impl File {
-    /// Notes on which branch rows are, in their order.
+    /// Puts rows on a branch, in order.
     fn on_branch(&self, branch: &str, rows: &[i64]) {
         for row in rows {
             let sql = "INSERT INTO message_structure
@@ -350,7 +350,7 @@ fn branched() -> File {
     file
 }
 
-/// What the model sees of the session.
+/// Returns what the model sees of the session.
 fn context(store: &SqliteStore) -> String {
     let id = "s".parse().unwrap();
     let mut out = Vec::new();
@@ -381,7 +381,7 @@ fn branches_are_branches_and_the_one_written_last_is_current() {
         shown.contains("sea") && shown.contains("boat") && !shown.contains("train"),
         "{shown}"
     );
-    // Somebody goes back to the first branch and says more there.
+    // The user returns to the first branch and continues there.
     file.add(
         "s",
         &[json!({ "role": "user", "content": "With a bicycle" })],
@@ -431,7 +431,7 @@ fn a_branch_may_leave_a_turn_in_its_middle_and_name_rows_that_are_gone() {
         shown.contains("saw c1") && shown.contains("Enough") && !shown.contains("saw c2"),
         "{shown}"
     );
-    // Rows in a circle, of no session, and in no order.
+    // Rows in a cycle, of no session, and in no order.
     file.on_branch("odd", &[6, 1, 5, 2, -3, 6, 5]);
     check_store(&store, &import_into(&store, &file.path).sessions);
 }

@@ -99,7 +99,7 @@ fn a_session_that_went_on_adds_only_what_is_new() {
     let store = SqliteStore::in_memory().unwrap();
     import_bytes(&store, "a.json", before.to_string().as_bytes()).unwrap();
     let grown = import_bytes(&store, "b.json", after.to_string().as_bytes()).unwrap();
-    // The call that ran, written anew with its result, and the answer.
+    // The running call is rewritten with its result, and the answer follows.
     assert_eq!((grown.added_messages, grown.revised), (3, 0));
     let whole = SqliteStore::in_memory().unwrap();
     import_bytes(&whole, "a.json", after.to_string().as_bytes()).unwrap();
@@ -148,7 +148,7 @@ fn a_summary_is_a_compaction() {
         .query("SELECT strategy, outcome FROM v_compaction_runs")
         .unwrap();
     assert_eq!(format!("{:?}", runs.rows), r#"[["opencode", "committed"]]"#);
-    // One that was cut off stands for nothing.
+    // A summary that was cut off replaces nothing.
     let summary = &mut document["messages"][4]["info"];
     summary["finish"] = json!(null);
     summary["error"] = json!({ "name": "MessageAbortedError", "data": { "message": "aborted" } });
@@ -251,7 +251,7 @@ fn a_refusal_is_a_persons_word_where_no_tool_could_have_said_it() {
     let cases = [
         ("bash", refused, Value::Null, Author::Human),
         ("edit", refused, json!({}), Author::Human),
-        // It asks before a tool begins.
+        // OpenCode asks before a tool starts.
         ("bash", refused, begun, Author::Harness),
         ("bash", &output, Value::Null, Author::Harness),
         (
@@ -260,7 +260,7 @@ fn a_refusal_is_a_persons_word_where_no_tool_could_have_said_it() {
             Value::Null,
             Author::Harness,
         ),
-        // Tools of a server, and sub-agents, fail with words of their own.
+        // Tools of a server and sub-agents fail with texts of their own.
         ("quay_find", refused, Value::Null, Author::Harness),
         ("task", refused, Value::Null, Author::Harness),
     ];
@@ -288,7 +288,7 @@ fn a_refusal_is_a_persons_word_where_no_tool_could_have_said_it() {
     }
 }
 
-/// Imports a document, and returns the texts and calls of the context that it leaves.
+/// Imports a document, and returns the texts and calls of the context.
 fn context_of(document: &Value) -> Vec<String> {
     let store = SqliteStore::in_memory().unwrap();
     let report = import_bytes(&store, "a.json", document.to_string().as_bytes()).unwrap();
@@ -320,7 +320,7 @@ const RUN: [&str; 5] = [
     "At 04:10.",
 ];
 
-/// A session whose first prompt was compacted, with what the request says besides.
+/// Returns a session whose first prompt was compacted, with this field in the request.
 fn compacted(tail: Value) -> Value {
     let mut document = document();
     let messages = document["messages"].as_array_mut().unwrap();
@@ -352,7 +352,7 @@ fn a_compaction_keeps_what_stands_from_its_tail_on() {
     }
 }
 
-/// The document with the result of a call emptied at a time.
+/// Returns the document with the result of a call cleared at a time.
 fn emptied(document: &Value, at: Value) -> Value {
     let mut document = document.clone();
     document["messages"][1]["parts"][3]["state"]["time"]["compacted"] = at;
@@ -376,7 +376,7 @@ fn results_that_were_emptied_are_a_compaction_and_stay_as_they_were() {
         );
         let result = found.sessions[0].messages().nth(2).unwrap();
         assert!(!Json::of(result).unwrap().as_str().contains("compacted"));
-        // It comes with an export that is like the one before but for the mark.
+        // The mark comes with an export that is otherwise unchanged.
         let store = SqliteStore::in_memory().unwrap();
         import_bytes(&store, "a.json", whole.to_string().as_bytes()).unwrap();
         let report = import_bytes(&store, "a.json", after.to_string().as_bytes()).unwrap();
@@ -400,7 +400,7 @@ fn what_was_emptied_stays_empty_behind_a_revert() {
     next["info"]["id"] = json!("msg_06");
     next["info"]["time"]["created"] = json!(1770000060000_i64);
     messages.push(next);
-    // Emptied before the prompt that is taken back, behind it, and before one that goes with it.
+    // Cleared before the reverted prompt, after it, and before a prompt that is reverted with it.
     for (whole, at) in [
         (document(), 1_770_000_049_000_i64),
         (document(), 1_770_000_051_000),
@@ -475,7 +475,7 @@ fn a_prompt_after_a_revert_goes_on_from_before_it() {
     for document in [document(), before.clone(), before] {
         import_bytes(&store, "a.json", document.to_string().as_bytes()).unwrap();
     }
-    // OpenCode removes what was taken back with the next prompt.
+    // OpenCode removes the reverted messages with the next prompt.
     let mut after = document();
     let messages = after["messages"].as_array_mut().unwrap();
     messages.truncate(4);
@@ -492,7 +492,7 @@ fn a_prompt_after_a_revert_goes_on_from_before_it() {
     );
 }
 
-/// A session as OpenCode stores it, from its export.
+/// Returns a session as OpenCode stores it, from its export.
 fn parts_of_document() -> (Value, Vec<(Value, Vec<Value>)>) {
     let document = document();
     let messages = document["messages"].as_array().unwrap().iter();
@@ -509,7 +509,7 @@ fn id(value: &Value) -> String {
     value["id"].as_str().unwrap().to_owned()
 }
 
-/// Takes out what a row has in other columns.
+/// Removes the fields that a row has in other columns.
 fn without(mut value: Value, keys: &[&str]) -> String {
     for key in keys {
         value.as_object_mut().unwrap().remove(*key);
@@ -604,7 +604,7 @@ fn write_folder(storage: &std::path::Path, is_older: bool) -> std::path::PathBuf
     file
 }
 
-/// What a model sees, and how loops ended.
+/// Returns what a model sees, and the status of each loop.
 fn conversation(store: &SqliteStore) -> Vec<String> {
     let sql = "SELECT loop_id, seq, role, text, turn FROM v_messages ORDER BY 1, 2";
     let loops = "SELECT session_id, loop_id, status FROM v_loops ORDER BY 1, 2";
@@ -632,7 +632,7 @@ fn sessions_are_read_where_opencode_keeps_them() {
         let (store, report) = imported(&file);
         assert!(report.skipped.is_empty(), "{:?}", report.skipped);
         assert_eq!(conversation(&store), expected);
-        // As a folder too, of which nothing else is a transcript.
+        // The same in a folder that contains no other transcript.
         let store = SqliteStore::in_memory().unwrap();
         let report = import_into(&store, &storage);
         assert_eq!((report.sessions.len(), report.unknown_files), (1, 0));
@@ -659,9 +659,9 @@ fn damage_in_opencodes_own_files_is_told() {
     let store = SqliteStore::in_memory().unwrap();
     let report = import_into(&store, &database);
     assert_eq!(report.repaired.len(), 1, "{:?}", report.repaired);
-    let told = |words: &str| report.skipped.iter().any(|one| one.reason.contains(words));
+    let is_reported = |words: &str| report.skipped.iter().any(|one| one.reason.contains(words));
     assert!(
-        told("msg_02") && told("session_message"),
+        is_reported("msg_02") && is_reported("session_message"),
         "{:?}",
         report.skipped
     );

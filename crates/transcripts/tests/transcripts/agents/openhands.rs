@@ -172,7 +172,7 @@ fn events_that_grow_add_only_what_is_new() {
     assert_eq!(import(&OpenHands, &list).sessions[0].messages().count(), 9);
 }
 
-/// A prompt, so many actions with their observations, and a condensation that forgets some events.
+/// Returns a prompt, this many actions with their observations, and a condensation that hides some events.
 fn condensed(actions: usize, forgotten: &[&str], summary: Value) -> String {
     let mut lines = vec![json!({
         "id": "u", "timestamp": "2026-02-02T02:40:00", "source": "user", "kind": "MessageEvent",
@@ -201,7 +201,7 @@ fn condensed(actions: usize, forgotten: &[&str], summary: Value) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// The texts of the context of the only session, and what its history says.
+/// Returns the texts of the context of the only session, and its history.
 fn context_of(
     store: &SqliteStore,
     report: &loopstore_transcripts::ImportReport,

@@ -171,7 +171,7 @@ fn what_a_rewind_dropped_is_another_path() {
     "#);
 }
 
-/// A chat in which an answer, and then a result, was made anew.
+/// Returns a chat in which an answer, and then a result, was generated again.
 fn made_anew() -> Vec<String> {
     let record = |id: &str, parent: &str, kind: &str, parts: Value| {
         let role = if kind == "assistant" { "model" } else { "user" };

@@ -1,5 +1,5 @@
-//! Recorded transcripts, if they are at hand: the folder that `LOOPSTORE_REAL_TRANSCRIPTS` names
-//! holds `MANIFEST.md` with what each file contains.
+//! Recorded transcripts, if they are available: the folder that `LOOPSTORE_REAL_TRANSCRIPTS` names contains
+//! `MANIFEST.md`, which describes each file.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use loopstore::{Message, Role};
 use crate::agents::stage::*;
 use crate::support::recording::{Recording, real_transcripts, try_import};
 
-/// The files of a section of the manifest with what it says of them.
+/// Returns the files in a section of the manifest, with their descriptions.
 fn manifest(folder: &Path, section: &str) -> Vec<(PathBuf, String)> {
     let text = std::fs::read_to_string(folder.join("MANIFEST.md")).unwrap();
     let mut parts = text.split("\n## ");
@@ -23,8 +23,8 @@ fn manifest(folder: &Path, section: &str) -> Vec<(PathBuf, String)> {
     files.collect()
 }
 
-/// The number before a word of the manifest.
-fn said(counts: &str, word: &str) -> usize {
+/// Returns the number before a word of the manifest.
+fn number_before(counts: &str, word: &str) -> usize {
     let words: Vec<&str> = counts
         .split([' ', ',', ';', '(', ')'])
         .filter(|w| !w.is_empty())
@@ -66,13 +66,13 @@ fn opencode() {
     };
     for (path, counts) in manifest(&folder, "opencode") {
         let found = found_in(&path);
-        let results = said(&counts, "tool");
+        let results = number_before(&counts, "tool");
         let has = [
             count(&found, Role::User),
             count(&found, Role::Assistant),
             calls(&found),
         ];
-        let expected = ["user", "assistant", "tool"].map(|word| said(&counts, word));
+        let expected = ["user", "assistant", "tool"].map(|word| number_before(&counts, word));
         assert_eq!(has, expected, "{}", path.display());
         let running = usize::from(path.to_string_lossy().contains("running"));
         assert_eq!(
@@ -94,7 +94,7 @@ fn swe_agent() {
         let has = [Role::User, Role::Assistant, Role::ToolResult].map(|role| count(&found, role));
         assert_eq!(
             has[..2],
-            ["user", "assistant"].map(|word| said(&counts, word)),
+            ["user", "assistant"].map(|word| number_before(&counts, word)),
             "{}",
             path.display()
         );
@@ -122,7 +122,7 @@ fn mini_swe_agent() {
         let has = [Role::User, Role::Assistant].map(|role| count(&found, role));
         assert_eq!(
             has,
-            ["user", "assistant"].map(|word| said(&counts, word)),
+            ["user", "assistant"].map(|word| number_before(&counts, word)),
             "{}",
             path.display()
         );
@@ -143,18 +143,21 @@ fn openhands() {
         let found = found_in(&path);
         let name = path.to_string_lossy().into_owned();
         if name.ends_with(".jsonl") {
-            let notes = said(&counts, "ConversationStateUpdateEvent");
+            let notes = number_before(&counts, "ConversationStateUpdateEvent");
             assert_eq!(count(&found, Role::Extension), notes);
             assert_eq!(
                 count(&found, Role::ToolResult),
-                said(&counts, "ObservationEvent")
+                number_before(&counts, "ObservationEvent")
             );
-            assert_eq!(calls(&found), said(&counts, "ActionEvent"));
+            assert_eq!(calls(&found), number_before(&counts, "ActionEvent"));
             continue;
         }
-        // The manifest leaves the answer of a log's own call out.
+        // The manifest does not count the answer of a log's own call.
         let own = usize::from(name.contains("log"));
-        let expected = [said(&counts, "user"), said(&counts, "assistant") + own];
+        let expected = [
+            number_before(&counts, "user"),
+            number_before(&counts, "assistant") + own,
+        ];
         let has = [Role::User, Role::Assistant].map(|role| count(&found, role));
         assert_eq!(has, expected, "{name}");
         assert_eq!(count(&found, Role::Extension), 1, "{name}");

@@ -1,15 +1,15 @@
-//! Kinds of extensions that loopstore itself writes: a record of a transcript that calls itself so is
-//! kept under another name.
+//! Reserved kinds of extensions, which loopstore itself writes: a record of a transcript with such a type is kept under
+//! another kind.
 
 use loopstore::SqliteStore;
 use loopstore_transcripts::{Importer, importers};
 
 use super::stage::{import_bytes, import_into};
 
-/// The kinds that something is read out of: changed messages, removed ones, events of phi-core.
+/// The kinds whose contents are read again: changed messages, removed messages, events of phi-core.
 const KINDS: [&str; 3] = ["revised", "removed", "phi-core-event"];
 
-/// A prompt and a record that calls itself `KIND`, in each format whose records are foreign.
+/// Returns a prompt and a record of the type `KIND`, in each format with foreign records.
 fn transcript(format: &str) -> Option<&'static str> {
     Some(match format {
         "adk" => {
@@ -85,14 +85,14 @@ fn transcript(format: &str) -> Option<&'static str> {
     })
 }
 
-/// The kinds of the extensions in a store.
+/// Returns the kinds of the extensions in a store.
 fn kinds(store: &SqliteStore) -> Vec<String> {
     let sql = "SELECT payload ->> 'kind' FROM v_messages WHERE role = 'extension'";
     let rows = store.query(sql).unwrap().rows;
     rows.iter().map(|row| row[0].read().unwrap()).collect()
 }
 
-/// Whether a format may skip such a record, or names all of them alike.
+/// True if a format may skip such a record, or uses one kind for all of them.
 fn names_none(format: &str) -> bool {
     matches!(
         format,
@@ -150,7 +150,7 @@ fn a_record_whose_type_is_system_is_no_system_prompt() {
     }
 }
 
-/// Whether a format is a form of loopstore's own, whose extensions are its own.
+/// True if a format is a form of loopstore itself, which may contain these kinds.
 fn is_own(importer: &dyn Importer) -> bool {
     importer.holds_rows() || importer.format() == "phi-core"
 }

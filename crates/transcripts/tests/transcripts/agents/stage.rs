@@ -1,4 +1,4 @@
-//! What every format is asked.
+//! Checks that apply to every format.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The one importer that knows a file by its beginning.
+/// Returns the only importer that recognises the beginning of a file.
 pub fn importer_of(path: &Path) -> Option<&'static dyn Importer> {
     let bytes = std::fs::read(path).unwrap();
     let head = &bytes[..bytes.len().min(64 << 10)];
@@ -50,7 +50,7 @@ pub fn import_bytes(store: &SqliteStore, name: &str, bytes: &[u8]) -> Result<Imp
     import_paths(store, &[path], &options, &mut |_| {}).map_err(|error| error.to_string())
 }
 
-/// Everything that an import of the same must leave as it is.
+/// Returns everything that a repeated import must leave unchanged.
 pub fn state(store: &SqliteStore) -> Vec<String> {
     let sql =
         "SELECT session_id, loop_id, seq, turn, role, payload FROM v_messages ORDER BY 1, 2, 3";
@@ -64,14 +64,14 @@ pub fn state(store: &SqliteStore) -> Vec<String> {
         .collect()
 }
 
-/// Compares two states, and shows where they differ.
+/// Compares two states, and reports the difference.
 pub fn assert_same(left: &[String], right: &[String], what: &str) {
     let differs = left.iter().zip(right).find(|(left, right)| left != right);
     assert_eq!(differs, None, "{what}");
     assert_eq!(left.len(), right.len(), "{what}");
 }
 
-/// Imports a file into a new store, and checks what holds for every import.
+/// Imports a file into a new store, and checks the promises of every import.
 pub fn imported(path: &Path) -> (SqliteStore, ImportReport) {
     let store = SqliteStore::in_memory().unwrap();
     let report = import_into(&store, path);
@@ -89,7 +89,7 @@ pub fn imported(path: &Path) -> (SqliteStore, ImportReport) {
     (store, report)
 }
 
-/// The store is sound, and the contexts of its sessions are valid requests.
+/// Checks that the store is valid, and that the contexts of its sessions are valid requests.
 pub fn check_store(store: &SqliteStore, sessions: &[SessionId]) {
     let found = verify(store).unwrap();
     assert!(found.problems.is_empty(), "{:?}", found.problems);
@@ -103,7 +103,7 @@ pub fn check_store(store: &SqliteStore, sessions: &[SessionId]) {
     }
 }
 
-/// The kept file of a session is what was imported.
+/// Checks that the stored copy of the file is the file that was imported.
 pub fn check_original(store: &SqliteStore, session: &SessionId, bytes: &[u8]) {
     let kept = sources(store, session).unwrap();
     let same = kept.iter().any(|source| {
@@ -114,7 +114,7 @@ pub fn check_original(store: &SqliteStore, session: &SessionId, bytes: &[u8]) {
     assert!(same, "{} sources, none as it was", kept.len());
 }
 
-/// A file cut anywhere is refused with a reason or gives a part; the whole one then gives the rest.
+/// A file truncated anywhere is rejected with a reason or yields a part; the whole file then yields the rest.
 pub fn check_cuts(path: &Path, step: usize) {
     let bytes = std::fs::read(path).unwrap();
     let name = path.file_name().unwrap().to_str().unwrap();
@@ -133,8 +133,8 @@ pub fn check_cuts(path: &Path, step: usize) {
     }
 }
 
-/// Every field of a document with every wrong type, one at a time: nothing panics, and what is not
-/// used is told.
+/// Sets each field of a document to each wrong type, one at a time. Nothing panics, and every field that is not used is
+/// reported.
 pub fn check_wrong_types(importer: &dyn Importer, document: &Value) {
     let odd = [
         serde_json::json!(null),
@@ -152,8 +152,9 @@ pub fn check_wrong_types(importer: &dyn Importer, document: &Value) {
             *changed.pointer_mut(&path).unwrap() = odd.clone();
             let text = changed.to_string();
             let (found, end) = try_import(importer, text.as_bytes());
-            let told = !found.sessions.is_empty() || end.is_err() || !found.skipped.is_empty();
-            assert!(told, "{path} as {odd}");
+            let is_reported =
+                !found.sessions.is_empty() || end.is_err() || !found.skipped.is_empty();
+            assert!(is_reported, "{path} as {odd}");
         }
     }
 }
@@ -176,7 +177,7 @@ fn paths_of(value: &Value, at: String, paths: &mut Vec<String>) {
     }
 }
 
-/// No cut and no flipped bit ends in a panic.
+/// Neither a truncation nor a flipped bit causes a panic.
 pub fn check_flips(importer: &dyn Importer, bytes: &[u8]) {
     for at in (0..bytes.len()).step_by(29) {
         let mut flipped = bytes.to_vec();
@@ -187,7 +188,7 @@ pub fn check_flips(importer: &dyn Importer, bytes: &[u8]) {
     }
 }
 
-/// What was found, as a text to compare.
+/// Returns the recorded calls of the sink, as a text to compare.
 pub fn outline(found: &Recording) -> String {
     let mut out = String::new();
     for session in &found.sessions {
@@ -286,7 +287,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The extra field `source` of a message.
+/// Returns the extra field `source` of a message.
 pub fn source(message: &AgentMessage) -> Value {
     let json = serde_json::to_value(message).unwrap();
     json.get("source").cloned().unwrap_or_default()

@@ -1,4 +1,5 @@
-//! What is appended to a transcript comes in as it does when the whole file is read again, wherever it was cut.
+//! Appended records are imported from the end of a file with the same result as from the whole file, wherever the file
+//! was cut.
 
 use std::path::{Path, PathBuf};
 
@@ -11,17 +12,17 @@ use loopstore_transcripts::{ImportOptions, import_appended, import_paths};
 
 use crate::support::{keyed, root};
 
-/// Two stores that get the same transcript, and how often only its end was read.
-struct Pair {
+/// Two stores with the same transcript, and the number of times that only its end was read.
+struct StorePair {
     whole: SqliteStore,
     appended: SqliteStore,
     path: PathBuf,
-    /// Once something came in.
+    /// The session, once something was imported.
     session: Option<SessionId>,
     ends: usize,
 }
 
-/// All that is stored but the chain of what was done, in which the time stands.
+/// Returns the exported lines without the audit chain, which contains times.
 fn lines(store: &dyn Database) -> Vec<String> {
     let sessions = store.session_rows(&SessionFilter::default()).unwrap();
     let text = |id: &SessionId| {
@@ -37,7 +38,7 @@ fn lines(store: &dyn Database) -> Vec<String> {
     kept.map(without_digests).collect()
 }
 
-/// Salts are random, and digests are made with them.
+/// Salts are random, and digests depend on them.
 fn without_digests(line: &str) -> String {
     let mut words: Vec<&str> = line.split('"').collect();
     for word in &mut words {
@@ -48,7 +49,7 @@ fn without_digests(line: &str) -> String {
     words.join("\"")
 }
 
-impl Pair {
+impl StorePair {
     fn new(path: PathBuf) -> Self {
         let at = |name: &str| keyed::open(path.with_file_name(name)).unwrap();
         let (whole, appended) = (at("whole.db"), at("appended.db"));
@@ -89,10 +90,10 @@ impl Pair {
     }
 }
 
-/// Imports a transcript up to each of these places, one after the other.
+/// Imports a transcript up to each of these offsets, in order.
 fn grow(name: &str, text: &[u8], cuts: &[usize]) -> usize {
     let folder = tempfile::tempdir().unwrap();
-    let mut pair = Pair::new(folder.path().join(name));
+    let mut pair = StorePair::new(folder.path().join(name));
     for cut in cuts {
         pair.import(&text[..*cut]);
         pair.check(*cut);
@@ -100,7 +101,7 @@ fn grow(name: &str, text: &[u8], cuts: &[usize]) -> usize {
     pair.ends
 }
 
-/// The ends of lines, and a place within each.
+/// Returns the ends of all lines, and an offset within each line.
 fn places(text: &[u8]) -> Vec<usize> {
     let (mut places, mut at) = (Vec::new(), 0);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -126,7 +127,7 @@ fn every_fixture_comes_in_line_by_line_as_it_does_whole() {
     assert!(ends > 20, "only {ends} times only the end was read");
 }
 
-/// Where a session stands, and what the next call of a model sees.
+/// Returns the current loop of a session, and the context of the next model call.
 fn shown(store: &SqliteStore, session: &SessionId) -> (Option<String>, Vec<AgentMessage>) {
     let rows = store.session_rows(&SessionFilter::default()).unwrap();
     let mut own = rows.iter();
@@ -152,14 +153,14 @@ fn an_older_copy_of_a_transcript_moves_nothing() {
         let session = import(&text).unwrap().sessions[0].clone();
         let before = shown(&store, &session);
         for cut in places(&text) {
-            // What is too short to be known is refused.
+            // A beginning that is too short to be recognised is rejected.
             let _ = import(&text[..cut]);
             assert_eq!(shown(&store, &session), before, "{name} cut at {cut}");
         }
     }
 }
 
-/// Prompts, answers with calls, notes, and now and then what only the whole file explains.
+/// Returns prompts, answers with calls, notes, and now and then a record that depends on the whole file.
 fn conversation(odd: &str) -> String {
     let mut text = String::new();
     let mut last: Option<String> = None;
@@ -242,7 +243,7 @@ fn only_a_stored_session_of_the_format_is_gone_on_with() {
     none(&store, "claude-code", &SessionId::new("s2").unwrap());
     let read = import_appended(store.database(), &path, "claude-code", &session);
     assert_eq!(read.unwrap().unwrap().added_messages, 0);
-    // Another file under that name: its end is none of this session.
+    // Another file with the same name: its end does not belong to this session.
     std::fs::write(&path, text.replace("\"u", "\"v")).unwrap();
     none(&store, "claude-code", &session);
     std::fs::remove_file(&path).unwrap();

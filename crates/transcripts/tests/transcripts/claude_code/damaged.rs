@@ -1,4 +1,4 @@
-//! Transcripts that are damaged, cut or hostile: what can be used is, the rest is reported.
+//! Damaged, truncated or hostile transcripts: usable records are imported, the others are reported.
 
 use std::io::{Cursor, Read as _};
 use std::path::Path;
@@ -155,8 +155,8 @@ fn other_formats_are_not_taken_for_claude_code() {
     }
 }
 
-/// All that a shorter transcript gave, a longer one gives again: loops, messages and their raw
-/// records are the same, but that the last turn of a loop may have grown.
+/// Checks that a longer transcript yields everything that a shorter one yields: the same loops, messages and raw
+/// records, except that the last turn of a loop may have grown.
 fn assert_prefix(short: &Recorder, long: &Recorder, what: &str) {
     for session in &short.sessions {
         let id = &session.head.session.session_id;
@@ -238,7 +238,7 @@ fn a_transcript_that_grows_gives_what_it_gave_before() {
         assert_prefixes(Path::new(&path), &bytes, line_ends(&bytes));
         assert_prefixes(Path::new(&path), &bytes, (0..bytes.len()).step_by(37));
     }
-    // Its session is named by its last record, so it must be one from the start.
+    // The session is identified by the last record, so all records must be of one session.
     let path = "../../tests/fixtures/claude-code/resumed-1.0.jsonl";
     let text = std::fs::read_to_string(path)
         .unwrap()

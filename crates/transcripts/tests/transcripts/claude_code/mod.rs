@@ -1,4 +1,4 @@
-//! Claude Code transcripts become the sessions, loops, turns and messages that they record.
+//! Transcripts of Claude Code: the sessions, loops, turns and messages that are imported.
 
 mod appended;
 mod damaged;

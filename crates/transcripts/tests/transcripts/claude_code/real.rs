@@ -1,5 +1,5 @@
-//! Recorded transcripts, if they are at hand: the folder that `LOOPSTORE_REAL_TRANSCRIPTS` names
-//! holds `MANIFEST.md` with what each file contains, and the files in `claude-code/`.
+//! Recorded transcripts, if they are available: the folder that `LOOPSTORE_REAL_TRANSCRIPTS` names contains
+//! `MANIFEST.md`, which describes each file, and the files in `claude-code/`.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::claude_code::damaged::{assert_prefixes, line_ends};
 use crate::claude_code::recorder::{Recorder, TestLoop, TestSession};
 
-/// What a file holds.
+/// The counts of a file in the manifest.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     records: usize,
@@ -166,7 +166,7 @@ fn real_transcripts_that_grow_give_what_they_gave_before() {
     let Some(folder) = folder() else { return };
     for (path, counts) in manifest(&folder) {
         let bytes = std::fs::read(&path).unwrap();
-        // A file with two session ids is named by its last record.
+        // A file with two session ids is identified by its last record.
         let mixed = path.to_string_lossy().contains("v1.0/1-") || path.ends_with("task_sdk.jsonl");
         if !mixed {
             let every = counts.records.div_ceil(25).max(1);

@@ -1,4 +1,4 @@
-//! A sink that keeps everything and insists on the contract.
+//! A sink that records all calls and checks the contract.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -9,17 +9,17 @@ use loopstore_transcripts::{
     read_transcript,
 };
 
-/// One loop as it was told.
+/// A recorded loop.
 pub struct TestLoop {
     pub record: LoopRecord,
     pub messages: Vec<(AgentMessage, Vec<u8>)>,
 }
 
-/// One session as it was told.
+/// A recorded session.
 pub struct TestSession {
     pub head: SessionHead,
     pub loops: Vec<TestLoop>,
-    /// With the number of messages of the loop so far.
+    /// The compactions, each with the number of messages of the loop so far.
     pub compactions: Vec<(FoundCompaction, usize)>,
 }
 
@@ -60,7 +60,7 @@ impl Recorder {
             .flat_map(|l| &l.messages)
     }
 
-    /// The reasons of all skips, with their lines.
+    /// Returns the reasons of all skips, with their lines.
     pub fn skips(&self) -> Vec<String> {
         let line = |line: &Option<u64>| line.map_or("-".into(), |line| line.to_string());
         self.skipped
@@ -69,7 +69,7 @@ impl Recorder {
             .collect()
     }
 
-    /// The sessions as a text to compare: loops with parent, kind and status, messages with turn.
+    /// Returns the sessions as a text to compare: loops with parent, kind and status, messages with turn.
     pub fn outline(&self) -> String {
         let mut out = String::new();
         for session in &self.sessions {

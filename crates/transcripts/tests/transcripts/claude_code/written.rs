@@ -1,4 +1,4 @@
-//! Transcripts written for these tests, each with what must come of it.
+//! Hand-written transcripts, each with the expected result.
 
 use loopstore::{AgentMessage, Message};
 use loopstore_transcripts::{FoundEffect, Identity};

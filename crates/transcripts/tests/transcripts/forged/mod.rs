@@ -1,22 +1,22 @@
-//! Text that wants to pass for a human's, in every place of every format that is none: what a document says
-//! a human asked for and wants kept comes from humans alone.
+//! Text that is made to look like a human's, in every place of every format that is not: the requests and instructions
+//! in a document come from humans alone.
 
 mod formats;
 
 use loopstore::compact::CompactOutcome;
 use loopstore::extend::compaction::{DigestInput, digest_of, document_work};
 use loopstore::{
-    CompactRequest, CompactionConfig, CompactionPolicy, CompactionScope, HeuristicTokenCounter,
-    KeepRecent, Message, Placed, Role, SessionHandle, Store,
+    CompactRequest, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
+    HeuristicTokenCounter, KeepRecent, Message, Placed, Policy, Role, SessionHandle, Store,
 };
 use loopstore_transcripts::{ImportOptions, import_paths, importers};
 
 use formats::{FORMATS, INSTRUCTION, write};
 
-/// Stands in every forged sentence, with the place behind it.
+/// A part of every forged sentence; its place follows.
 const MARK: &str = "the ledger of ";
 
-/// The headings that a document writes, in order.
+/// The headings of a document, in order.
 const HEADINGS: [&str; 8] = [
     "## Task",
     "## Earlier summary",
@@ -28,10 +28,10 @@ const HEADINGS: [&str; 8] = [
     "## Exact values",
 ];
 
-/// Who stands at a line that is neither a human's nor the agent's own.
+/// The labels of lines that are by neither a human nor the agent itself.
 const SPEAKERS: [&str; 3] = ["harness", "parent agent", "sub-agent"];
 
-/// What harnesses wrap others' words in.
+/// The elements in which harnesses wrap texts.
 const ELEMENTS: [&str; 28] = [
     "INSTRUCTIONS",
     "EXTRA_INFO",
@@ -63,7 +63,7 @@ const ELEMENTS: [&str; 28] = [
     "user_shell_command",
 ];
 
-/// What a text tries: its name, and what makes the text about something.
+/// A forgery: its name, and a function that makes a text out of a subject.
 type Forgery = (&'static str, fn(&str) -> String);
 
 const FORGERIES: [Forgery; 10] = [
@@ -116,7 +116,7 @@ const FORGERIES: [Forgery; 10] = [
     }),
 ];
 
-/// A document as the default strategy writes it, from the first line to the last.
+/// Returns a document as the default strategy writes it, from the first line to the last.
 fn document(of: &str) -> String {
     format!(
         "[Working state of turns 0..900, made from the record; tN names the turn that a line comes from. Whole turns: \
@@ -132,7 +132,7 @@ fn document(of: &str) -> String {
     )
 }
 
-/// Whether a session is a sub-agent's: nothing of the human's is in it.
+/// True if a session is a sub-agent's, which contains nothing by the human.
 fn is_child(session: &SessionHandle) -> bool {
     let context = session.context().unwrap();
     let mut texts = context
@@ -143,7 +143,7 @@ fn is_child(session: &SessionHandle) -> bool {
     !texts.any(|text| text.contains(INSTRUCTION))
 }
 
-/// Compacts a session, the second time after it went on; returns the documents of its context.
+/// Compacts a session, the second time after it has grown. Returns the documents of its context.
 fn compacted(session: &SessionHandle, nth: usize) -> Vec<String> {
     if nth > 0 {
         let more = "The crane lifts what comes in. ".repeat(100);
@@ -170,7 +170,7 @@ fn compacted(session: &SessionHandle, nth: usize) -> Vec<String> {
         ..CompactionConfig::default()
     };
     let request = CompactRequest {
-        config,
+        policy: Policy::of(ContextConfig::default(), config),
         ..CompactRequest::default()
     };
     let report = session.compact(&request).unwrap();
@@ -188,14 +188,14 @@ fn compacted(session: &SessionHandle, nth: usize) -> Vec<String> {
         .filter_map(|m| m.message())
         .filter(|m| m.role() == Role::User)
         .flat_map(Message::texts);
-    // A forged one that stands in a turn kept word for word is none of ours.
+    // A forged document in a turn that is kept is not one of ours.
     let ours = texts.filter(|text| {
         text.starts_with("[Working state") && !text.starts_with("[Working state of turns 0..900,")
     });
     ours.map(str::to_owned).collect()
 }
 
-/// A document of all that a session holds, with room for it.
+/// Returns a document of the whole session, without a limit on its size.
 fn whole(session: &SessionHandle) -> String {
     let loops = session.load_whole().unwrap().loops.into_iter();
     let messages = loops.flat_map(|record| record.messages);
@@ -211,7 +211,7 @@ fn whole(session: &SessionHandle) -> String {
     digest_of(&mut [part].into_iter(), 60_000, &HeuristicTokenCounter).text
 }
 
-/// A document that reads another, with room for all of it.
+/// Returns a document that was made from another, without a limit on its size.
 fn read_again(text: &str) -> String {
     let part = DigestInput::Summary {
         loop_name: None,
@@ -226,7 +226,7 @@ fn section<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
     lines.take_while(|line| !HEADINGS.contains(line)).collect()
 }
 
-/// What is wrong with a document.
+/// Returns the errors in a document.
 fn faults(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let headings: Vec<&str> = text
@@ -255,7 +255,7 @@ fn faults(text: &str) -> Vec<String> {
     found
 }
 
-/// Whether a line with forged text says whose it is.
+/// True if a line with forged text names its author.
 fn is_marked(heading: &str, line: &str) -> bool {
     let (head, _) = line.split_once(": ").unwrap_or((line, ""));
     let is_of_agent = |of: &str| of.starts_with("agent");

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::forms::{Line, Said, anthropic_messages, call_id, iso, lines_of, millis, openai_chat};
+use super::forms::{
+    Line, LineContent, anthropic_messages, call_id, iso, lines_of, millis, openai_chat,
+};
 
 pub fn swe_agent(lines: &[Line]) -> String {
     let history = chat(lines).into_iter().map(|mut message| {
@@ -28,29 +30,29 @@ pub fn mini_swe_agent(lines: &[Line]) -> String {
     .to_string()
 }
 
-/// The messages of a chat of OpenAI.
+/// Returns the messages of an OpenAI chat.
 fn chat(lines: &[Line]) -> Vec<Value> {
     serde_json::from_str(&openai_chat(lines)).unwrap()
 }
 
 pub fn openhands_events(lines: &[Line]) -> String {
     lines_of(lines.iter().enumerate().map(|(nth, line)| {
-        let text = json!([{"type": "text", "text": line.said.text()}]);
-        let (source, kind) = match &line.said {
-            Said::Prompt(_) => ("user", "MessageEvent"),
-            Said::Answer(_) => ("agent", "MessageEvent"),
-            Said::Call(_) => ("agent", "ActionEvent"),
-            Said::Result(_) => ("environment", "ObservationEvent"),
+        let text = json!([{"type": "text", "text": line.content.text()}]);
+        let (source, kind) = match &line.content {
+            LineContent::Prompt(_) => ("user", "MessageEvent"),
+            LineContent::Answer(_) => ("agent", "MessageEvent"),
+            LineContent::Call(_) => ("agent", "ActionEvent"),
+            LineContent::Result(_) => ("environment", "ObservationEvent"),
         };
         let mut event = json!({"id": format!("e{nth}"), "timestamp": iso(line.at).trim_end_matches('Z'),
             "source": source, "kind": kind});
-        match &line.said {
-            Said::Prompt(_) => event["llm_message"] = json!({"role": "user", "content": text}),
-            Said::Answer(_) => {
+        match &line.content {
+            LineContent::Prompt(_) => event["llm_message"] = json!({"role": "user", "content": text}),
+            LineContent::Answer(_) => {
                 event["llm_message"] = json!({"role": "assistant", "content": text});
                 event["llm_response_id"] = format!("r{nth}").into();
             }
-            Said::Call(_) => {
+            LineContent::Call(_) => {
                 event["thought"] = text;
                 event["action"] = json!({"command": "ls", "kind": "TerminalAction"});
                 event["tool_name"] = "terminal".into();
@@ -58,7 +60,7 @@ pub fn openhands_events(lines: &[Line]) -> String {
                 event["tool_call"] = json!({"id": call_id(nth), "name": "terminal", "arguments": "{}"});
                 event["llm_response_id"] = format!("r{nth}").into();
             }
-            Said::Result(_) => {
+            LineContent::Result(_) => {
                 event["tool_name"] = "terminal".into();
                 event["tool_call_id"] = call_id(nth - 1).into();
                 event["action_id"] = format!("e{}", nth - 1).into();
@@ -70,7 +72,7 @@ pub fn openhands_events(lines: &[Line]) -> String {
     }))
 }
 
-/// The log of the newest model call: all that was said before, and its answer.
+/// Returns the log of the newest model call: all messages before it, and its answer.
 pub fn openhands_log(lines: &[Line]) -> String {
     let mut messages = chat(lines);
     let mut log =

@@ -1,4 +1,4 @@
-//! Single cases: stubs, two conversations in one file, sessions that are redacted, and what the report says.
+//! Single cases: stubs, two conversations in one file, redacted sessions, and the contents of the report.
 
 use std::path::{Path, PathBuf};
 
@@ -34,11 +34,11 @@ fn lines(records: &[Value]) -> String {
     records.iter().map(|record| format!("{record}\n")).collect()
 }
 
-fn gemini(name: &str, minute: u32, said: &[(&str, &str)]) -> String {
+fn gemini(name: &str, minute: u32, messages: &[(&str, &str)]) -> String {
     let time = |second: usize| format!("2026-06-22T13:{minute}:{second:02}.000Z");
     let head = json!({"sessionId": "harbour-7", "projectHash": "5ea", "startTime": time(0), "lastUpdated": time(0), "kind": "main"});
     let message = |(nth, (kind, text)): (usize, &(&str, &str))| json!({"id": format!("{name}{nth}"), "timestamp": time(nth), "type": kind, "content": [{"text": text}]});
-    let messages = said.iter().enumerate().map(message);
+    let messages = messages.iter().enumerate().map(message);
     lines(&std::iter::once(head).chain(messages).collect::<Vec<_>>())
 }
 
@@ -50,16 +50,20 @@ const CONTEXT: (&str, &str) = (
 #[test]
 fn a_stub_changes_no_context_whichever_comes_first() {
     let folder = tempfile::tempdir().unwrap();
-    let said = [
+    let messages = [
         CONTEXT,
         ("user", "Count the boats"),
         ("gemini", "Seven boats."),
     ];
-    let long = file(folder.path(), "a/session-1.jsonl", &gemini("m", 10, &said));
+    let long = file(
+        folder.path(),
+        "a/session-1.jsonl",
+        &gemini("m", 10, &messages),
+    );
     let stub = file(
         folder.path(),
         "b/session-2.jsonl",
-        &gemini("n", 50, &said[..1]),
+        &gemini("n", 50, &messages[..1]),
     );
     for order in [[&long, &stub], [&stub, &long]] {
         let store = Store::in_memory().unwrap();
@@ -78,8 +82,8 @@ fn a_stub_changes_no_context_whichever_comes_first() {
 }
 
 fn adk(conversations: &[&[&str]]) -> String {
-    let session = |said: &&[&str]| {
-        let events = said.iter().enumerate().map(|(nth, text)| {
+    let session = |messages: &&[&str]| {
+        let events = messages.iter().enumerate().map(|(nth, text)| {
             let author = if nth % 2 == 0 { "user" } else { "root" };
             json!({"id": format!("e{nth}"), "invocation_id": format!("v{}", nth / 2), "author": author,
                 "timestamp": 1_785_578_400 + nth, "content": {"role": author, "parts": [{"text": text}]}})
@@ -135,7 +139,7 @@ fn what_an_id_and_a_branch_became_is_reported() {
     );
     assert_eq!(report.sessions, std::slice::from_ref(&separated.session));
     assert_eq!(shown(&store, "orchard-1-2", None), pears);
-    // The same file, written anew.
+    // The same file, rewritten.
     file(
         folder.path(),
         "one/s.json",
@@ -175,8 +179,8 @@ fn a_session_that_is_asked_for_is_found_under_both_of_its_ids() {
 fn a_redacted_session_is_known_again_and_what_leaves_it_is_redacted() {
     let folder = tempfile::tempdir().unwrap();
     let key = ["gh", "p_7Hq2LmZx9RtV4bNc8KdWy3PfSj6TgAu1Ee5Q"].concat();
-    let said = format!("The key is {key}, keep it");
-    let path = file(folder.path(), "one/s.json", &adk(&[&[&said, "Kept."]]));
+    let text = format!("The key is {key}, keep it");
+    let path = file(folder.path(), "one/s.json", &adk(&[&[&text, "Kept."]]));
     let store = Store::in_memory().unwrap();
     let options = ImportOptions {
         redact: true,
@@ -185,7 +189,7 @@ fn a_redacted_session_is_known_again_and_what_leaves_it_is_redacted() {
     import_with(&store, &path, &options);
     assert_eq!(import(&store, &path).added_messages, 0);
     let other = format!("Not kept, {key} is gone");
-    let path = file(folder.path(), "one/s.json", &adk(&[&[&said, &other]]));
+    let path = file(folder.path(), "one/s.json", &adk(&[&[&text, &other]]));
     assert_eq!(import(&store, &path).branches.len(), 1);
     assert_eq!(import(&store, &path).added_messages, 0);
     assert_eq!(sessions(&store), ["orchard-1"]);
@@ -194,12 +198,12 @@ fn a_redacted_session_is_known_again_and_what_leaves_it_is_redacted() {
     assert!(!format!("{kept:?}").contains(&key[10..30]), "{kept:?}");
 }
 
-fn goose(said: &[(&str, &str, i64)]) -> String {
-    let head = json!({"working_dir": "/w", "description": "work", "message_count": said.len()});
+fn goose(messages: &[(&str, &str, i64)]) -> String {
+    let head = json!({"working_dir": "/w", "description": "work", "message_count": messages.len()});
     let message = |(role, text, at): &(&str, &str, i64)| json!({"role": role, "created": 1_767_340_700 + at, "content": [{"type": "text", "text": text}]});
     lines(
         &std::iter::once(head)
-            .chain(said.iter().map(message))
+            .chain(messages.iter().map(message))
             .collect::<Vec<_>>(),
     )
 }
@@ -218,13 +222,13 @@ fn conversations_that_begin_with_the_same_words_at_other_times_are_two_sessions(
         ("assistant", "Hello! What shall I do?", 86_401),
         ("user", "Paint it", 86_409),
     ];
-    for (nth, said) in [&monday[..], &tuesday[..]].into_iter().enumerate() {
+    for (nth, messages) in [&monday[..], &tuesday[..]].into_iter().enumerate() {
         import(
             &store,
             &file(
                 folder.path(),
                 &format!("{nth}/20260102_1.jsonl"),
-                &goose(said),
+                &goose(messages),
             ),
         );
     }
@@ -243,13 +247,13 @@ fn conversations_that_begin_with_the_same_words_at_other_times_are_two_sessions(
 fn what_was_appended_here_stays_the_current_conversation() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::in_memory().unwrap();
-    let said = [
+    let messages = [
         ("user", "Mend the gate", 0),
         ("assistant", "Mended.", 1),
         ("user", "Paint it", 9),
         ("assistant", "Painted.", 10),
     ];
-    let path = file(folder.path(), "20260102_1.jsonl", &goose(&said[..2]));
+    let path = file(folder.path(), "20260102_1.jsonl", &goose(&messages[..2]));
     import(&store, &path);
     let later = Message::User(UserMessage {
         content: vec![Content::text("And the fence?")],
@@ -261,7 +265,7 @@ fn what_was_appended_here_stays_the_current_conversation() {
         .unwrap()
         .append([later])
         .unwrap();
-    file(folder.path(), "20260102_1.jsonl", &goose(&said));
+    file(folder.path(), "20260102_1.jsonl", &goose(&messages));
     assert_eq!(import(&store, &path).added_messages, 2);
     let texts = shown(&store, "20260102_1", None);
     assert_eq!(texts.last().map(String::as_str), Some("And the fence?"));

@@ -6,9 +6,9 @@ use super::agents;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
-/// What is said in a conversation, one after the other.
+/// A message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum LineContent {
     Prompt(String),
     Answer(String),
     /// An answer with a call.
@@ -17,7 +17,7 @@ pub enum Said {
     Result(String),
 }
 
-impl Said {
+impl LineContent {
     pub fn text(&self) -> &str {
         match self {
             Self::Prompt(text) | Self::Answer(text) | Self::Call(text) | Self::Result(text) => text,
@@ -25,21 +25,21 @@ impl Said {
     }
 }
 
-/// A message and when it was said, in seconds since the epoch.
+/// A message with its time, in seconds since the epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    pub said: Said,
+    pub content: LineContent,
     pub at: i64,
 }
 
 /// A format.
 pub struct Form {
     pub format: &'static str,
-    /// The file below its folder.
+    /// The path of the file below its folder.
     pub file: &'static str,
     pub has_tools: bool,
     pub has_times: bool,
-    /// True if the transcript names its session.
+    /// True if the transcript contains the id of its session.
     pub has_id: bool,
     pub text: fn(&[Line]) -> String,
 }
@@ -150,7 +150,7 @@ pub fn millis(at: i64) -> i64 {
     1_767_225_600_000 + at * 1_000
 }
 
-/// The names of things are numbers of their places: two machines have the same.
+/// Returns the id of a call, derived from its position: two machines have the same ids.
 pub fn call_id(nth: usize) -> String {
     format!("call-{nth}")
 }
@@ -166,26 +166,26 @@ fn claude_code(lines: &[Line]) -> String {
     lines_of(claude_code_records(lines, ID, ""))
 }
 
-/// Returns the records of a conversation; what its ids begin with parts it from others in the same file.
+/// Returns the records of a conversation; the prefix of its ids separates it from others in the same file.
 pub fn claude_code_records(lines: &[Line], session: &str, tag: &str) -> Vec<Value> {
     let records = lines.iter().enumerate().map(|(nth, line)| {
         let parent = nth.checked_sub(1).map(|before| format!("{tag}u{before}"));
         let call_id = |nth: usize| format!("{tag}{}", call_id(nth));
-        let text = line.said.text();
-        let (kind, message) = match &line.said {
-            Said::Prompt(_) => ("user", json!({"role": "user", "content": text})),
-            Said::Answer(_) => (
+        let text = line.content.text();
+        let (kind, message) = match &line.content {
+            LineContent::Prompt(_) => ("user", json!({"role": "user", "content": text})),
+            LineContent::Answer(_) => (
                 "assistant",
                 json!({"id": format!("{tag}m{nth}"), "role": "assistant",
                 "content": [{"type": "text", "text": text}]}),
             ),
-            Said::Call(_) => (
+            LineContent::Call(_) => (
                 "assistant",
                 json!({"id": format!("{tag}m{nth}"), "role": "assistant", "content": [
                 {"type": "text", "text": text},
                 {"type": "tool_use", "id": call_id(nth), "name": "read", "input": {"path": "a"}}]}),
             ),
-            Said::Result(_) => (
+            LineContent::Result(_) => (
                 "user",
                 json!({"role": "user", "content": [
                 {"type": "tool_result", "tool_use_id": call_id(nth - 1), "content": text}]}),
@@ -206,7 +206,7 @@ fn codex(lines: &[Line]) -> String {
     );
     let mut all = vec![meta];
     for (nth, line) in lines.iter().enumerate() {
-        let text = line.said.text();
+        let text = line.content.text();
         let message = |role: &str, kind: &str| {
             record(
                 line.at,
@@ -214,8 +214,8 @@ fn codex(lines: &[Line]) -> String {
                 json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]}),
             )
         };
-        match &line.said {
-            Said::Prompt(_) => {
+        match &line.content {
+            LineContent::Prompt(_) => {
                 all.push(message("user", "input_text"));
                 all.push(record(
                     line.at,
@@ -223,8 +223,8 @@ fn codex(lines: &[Line]) -> String {
                     json!({"type": "user_message", "message": text}),
                 ));
             }
-            Said::Answer(_) => all.push(message("assistant", "output_text")),
-            Said::Call(_) => {
+            LineContent::Answer(_) => all.push(message("assistant", "output_text")),
+            LineContent::Call(_) => {
                 all.push(message("assistant", "output_text"));
                 all.push(record(
                     line.at,
@@ -233,7 +233,7 @@ fn codex(lines: &[Line]) -> String {
                     "call_id": call_id(nth), "name": "read", "arguments": "{\"path\":\"a\"}"}),
                 ));
             }
-            Said::Result(_) => all.push(record(
+            LineContent::Result(_) => all.push(record(
                 line.at,
                 "response_item",
                 json!({"type": "function_call_output",
@@ -253,24 +253,24 @@ fn copilot(lines: &[Line]) -> String {
         "copilotVersion": "1.0.64", "startTime": iso(0), "context": {"cwd": "/w"}});
     let mut all = vec![event(0, 0, "session.start", start)];
     for (nth, line) in lines.iter().enumerate() {
-        let text = line.said.text();
-        let calls = match &line.said {
-            Said::Call(_) => {
+        let text = line.content.text();
+        let calls = match &line.content {
+            LineContent::Call(_) => {
                 json!([{"toolCallId": call_id(nth), "name": "read", "arguments": {"path": "a"}, "type": "function"}])
             }
             _ => json!([]),
         };
-        let (kind, data) = match &line.said {
-            Said::Prompt(_) => (
+        let (kind, data) = match &line.content {
+            LineContent::Prompt(_) => (
                 "user.message",
                 json!({"content": text, "transformedContent": text, "attachments": []}),
             ),
-            Said::Answer(_) | Said::Call(_) => (
+            LineContent::Answer(_) | LineContent::Call(_) => (
                 "assistant.message",
                 json!({"messageId": format!("m{nth}"),
                 "model": "m", "content": text, "toolRequests": calls}),
             ),
-            Said::Result(_) => (
+            LineContent::Result(_) => (
                 "tool.execution_complete",
                 json!({"toolCallId": call_id(nth - 1), "success": true,
                 "result": {"content": text}}),
@@ -284,21 +284,21 @@ fn copilot(lines: &[Line]) -> String {
 fn gemini(lines: &[Line]) -> Vec<Value> {
     let mut all = Vec::new();
     for (nth, line) in lines.iter().enumerate() {
-        let text = line.said.text();
+        let text = line.content.text();
         let id = format!("m{nth}");
-        match &line.said {
-            Said::Prompt(_) => all.push(json!({"id": id, "timestamp": iso(line.at), "type": "user", "content": [{"text": text}]})),
-            Said::Answer(_) => all.push(json!({"id": id, "timestamp": iso(line.at), "type": "gemini", "content": text, "thoughts": [], "model": "g"})),
-            Said::Call(_) => {
+        match &line.content {
+            LineContent::Prompt(_) => all.push(json!({"id": id, "timestamp": iso(line.at), "type": "user", "content": [{"text": text}]})),
+            LineContent::Answer(_) => all.push(json!({"id": id, "timestamp": iso(line.at), "type": "gemini", "content": text, "thoughts": [], "model": "g"})),
+            LineContent::Call(_) => {
                 let mut call = json!({"id": call_id(nth), "name": "read", "args": {"path": "a"}, "status": "executing"});
-                if let Some(Said::Result(output)) = lines.get(nth + 1).map(|line| &line.said) {
+                if let Some(LineContent::Result(output)) = lines.get(nth + 1).map(|line| &line.content) {
                     call["status"] = "success".into();
                     call["result"] = json!([{"functionResponse": {"id": call_id(nth), "name": "read", "response": {"output": output}}}]);
                 }
                 all.push(json!({"id": id, "timestamp": iso(line.at), "type": "gemini", "content": text, "thoughts": [],
                     "model": "g", "toolCalls": [call]}));
             }
-            Said::Result(_) => {}
+            LineContent::Result(_) => {}
         }
     }
     all
@@ -321,15 +321,15 @@ fn gemini_lines(lines: &[Line]) -> String {
 pub fn goose(lines: &[Line]) -> String {
     let head = json!({"working_dir": "/w", "description": "work", "message_count": lines.len()});
     let messages = lines.iter().enumerate().map(|(nth, line)| {
-        let text = line.said.text();
-        let said = json!({"type": "text", "text": text});
-        let (role, content) = match &line.said {
-            Said::Prompt(_) => ("user", json!([said])),
-            Said::Answer(_) => ("assistant", json!([said])),
-            Said::Call(_) => ("assistant", json!([said, {"type": "toolRequest", "id": call_id(nth),
+        let text = line.content.text();
+        let content = json!({"type": "text", "text": text});
+        let (role, content) = match &line.content {
+            LineContent::Prompt(_) => ("user", json!([content])),
+            LineContent::Answer(_) => ("assistant", json!([content])),
+            LineContent::Call(_) => ("assistant", json!([content, {"type": "toolRequest", "id": call_id(nth),
                 "toolCall": {"status": "success", "value": {"name": "read", "arguments": {"path": "a"}}}}])),
-            Said::Result(_) => ("user", json!([{"type": "toolResponse", "id": call_id(nth - 1),
-                "toolResult": {"status": "success", "value": [said]}}])),
+            LineContent::Result(_) => ("user", json!([{"type": "toolResponse", "id": call_id(nth - 1),
+                "toolResult": {"status": "success", "value": [content]}}])),
         };
         json!({"role": role, "created": millis(line.at) / 1_000, "content": content})
     });
@@ -341,22 +341,22 @@ pub fn opencode(lines: &[Line]) -> String {
     let mut asked = String::new();
     for (nth, line) in lines.iter().enumerate() {
         let id = format!("msg_{nth:03}");
-        let text = json!({"type": "text", "text": line.said.text(), "id": format!("prt_{nth:03}a"), "sessionID": "ses_1", "messageID": id});
+        let text = json!({"type": "text", "text": line.content.text(), "id": format!("prt_{nth:03}a"), "sessionID": "ses_1", "messageID": id});
         let at = millis(line.at);
         let answer = |parts: Value| {
             json!({"info": {"parentID": asked, "role": "assistant", "agent": "build", "modelID": "m",
             "providerID": "p", "time": {"created": at, "completed": at}, "id": id, "sessionID": "ses_1"}, "parts": parts})
         };
-        match &line.said {
-            Said::Prompt(_) => {
+        match &line.content {
+            LineContent::Prompt(_) => {
                 asked = id.clone();
                 messages.push(json!({"info": {"role": "user", "time": {"created": at}, "agent": "build", "id": id,
                     "sessionID": "ses_1"}, "parts": [text]}));
             }
-            Said::Answer(_) => messages.push(answer(json!([text]))),
-            Said::Call(_) => {
-                let state = match lines.get(nth + 1).map(|line| &line.said) {
-                    Some(Said::Result(output)) => {
+            LineContent::Answer(_) => messages.push(answer(json!([text]))),
+            LineContent::Call(_) => {
+                let state = match lines.get(nth + 1).map(|line| &line.content) {
+                    Some(LineContent::Result(output)) => {
                         json!({"status": "completed", "input": {"path": "a"}, "output": output,
                         "title": "a", "metadata": {}, "time": {"start": at, "end": at}})
                     }
@@ -367,7 +367,7 @@ pub fn opencode(lines: &[Line]) -> String {
                 messages.push(answer(json!([text, {"type": "tool", "tool": "read", "callID": call_id(nth), "state": state,
                     "id": format!("prt_{nth:03}b"), "sessionID": "ses_1", "messageID": id}])));
             }
-            Said::Result(_) => {}
+            LineContent::Result(_) => {}
         }
     }
     json!({"info": {"id": "ses_1", "slug": "work", "projectID": "p1", "directory": "/w", "title": "Work",
@@ -378,13 +378,13 @@ pub fn opencode(lines: &[Line]) -> String {
 fn pi(lines: &[Line]) -> String {
     let head = json!({"type": "session", "version": 3, "id": "garden-1", "timestamp": iso(0), "cwd": "/w"});
     let entries = lines.iter().enumerate().map(|(nth, line)| {
-        let text = json!({"type": "text", "text": line.said.text()});
-        let message = match &line.said {
-            Said::Prompt(_) => json!({"role": "user", "content": [text], "timestamp": millis(line.at)}),
-            Said::Answer(_) => json!({"role": "assistant", "content": [text], "stopReason": "stop", "timestamp": millis(line.at)}),
-            Said::Call(_) => json!({"role": "assistant", "content": [text, {"type": "toolCall", "id": call_id(nth),
+        let text = json!({"type": "text", "text": line.content.text()});
+        let message = match &line.content {
+            LineContent::Prompt(_) => json!({"role": "user", "content": [text], "timestamp": millis(line.at)}),
+            LineContent::Answer(_) => json!({"role": "assistant", "content": [text], "stopReason": "stop", "timestamp": millis(line.at)}),
+            LineContent::Call(_) => json!({"role": "assistant", "content": [text, {"type": "toolCall", "id": call_id(nth),
                 "name": "read", "arguments": {"path": "a"}}], "stopReason": "toolUse", "timestamp": millis(line.at)}),
-            Said::Result(_) => json!({"role": "toolResult", "toolCallId": call_id(nth - 1), "toolName": "read",
+            LineContent::Result(_) => json!({"role": "toolResult", "toolCallId": call_id(nth - 1), "toolName": "read",
                 "content": [text], "isError": false, "timestamp": millis(line.at)}),
         };
         let parent = nth.checked_sub(1).map(|before| format!("p{before}"));
@@ -396,13 +396,13 @@ fn pi(lines: &[Line]) -> String {
 fn adk(lines: &[Line]) -> String {
     let mut turn = 0;
     let events: Vec<Value> = lines.iter().enumerate().map(|(nth, line)| {
-        let text = json!({"text": line.said.text()});
-        turn += u32::from(matches!(line.said, Said::Prompt(_)));
-        let (author, role, parts) = match &line.said {
-            Said::Prompt(_) => ("user", "user", json!([text])),
-            Said::Answer(_) => ("root", "model", json!([text])),
-            Said::Call(_) => ("root", "model", json!([text, {"function_call": {"id": call_id(nth), "name": "read", "args": {"path": "a"}}}])),
-            Said::Result(output) => ("root", "user", json!([{"function_response": {"id": call_id(nth - 1), "name": "read", "response": {"output": output}}}])),
+        let text = json!({"text": line.content.text()});
+        turn += u32::from(matches!(line.content, LineContent::Prompt(_)));
+        let (author, role, parts) = match &line.content {
+            LineContent::Prompt(_) => ("user", "user", json!([text])),
+            LineContent::Answer(_) => ("root", "model", json!([text])),
+            LineContent::Call(_) => ("root", "model", json!([text, {"function_call": {"id": call_id(nth), "name": "read", "args": {"path": "a"}}}])),
+            LineContent::Result(output) => ("root", "user", json!([{"function_response": {"id": call_id(nth - 1), "name": "read", "response": {"output": output}}}])),
         };
         json!({"id": format!("o{nth}"), "invocation_id": format!("v{turn}"), "author": author,
             "timestamp": millis(line.at) / 1_000, "content": {"role": role, "parts": parts}})
@@ -417,14 +417,14 @@ fn qwen(lines: &[Line]) -> String {
 /// Returns the records of a conversation, as [`claude_code_records`] does.
 pub fn qwen_records(lines: &[Line], session: &str, tag: &str) -> Vec<Value> {
     let records = lines.iter().enumerate().map(|(nth, line)| {
-        let text = json!({"text": line.said.text()});
+        let text = json!({"text": line.content.text()});
         let call_id = |nth: usize| format!("{tag}{}", call_id(nth));
         let parent = nth.checked_sub(1).map(|before| format!("{tag}q{before}"));
-        let (kind, role, parts) = match &line.said {
-            Said::Prompt(_) => ("user", "user", json!([text])),
-            Said::Answer(_) => ("assistant", "model", json!([text])),
-            Said::Call(_) => ("assistant", "model", json!([text, {"functionCall": {"id": call_id(nth), "name": "read", "args": {"path": "a"}}}])),
-            Said::Result(output) => ("tool_result", "user", json!([{"functionResponse": {"id": call_id(nth - 1), "name": "read", "response": {"output": output}}}])),
+        let (kind, role, parts) = match &line.content {
+            LineContent::Prompt(_) => ("user", "user", json!([text])),
+            LineContent::Answer(_) => ("assistant", "model", json!([text])),
+            LineContent::Call(_) => ("assistant", "model", json!([text, {"functionCall": {"id": call_id(nth), "name": "read", "args": {"path": "a"}}}])),
+            LineContent::Result(output) => ("tool_result", "user", json!([{"functionResponse": {"id": call_id(nth - 1), "name": "read", "response": {"output": output}}}])),
         };
         json!({"uuid": format!("{tag}q{nth}"), "parentUuid": parent, "sessionId": session, "timestamp": iso(line.at),
             "type": kind, "cwd": "/w", "version": "0.24.4", "message": {"role": role, "parts": parts}})
@@ -436,30 +436,30 @@ fn phi_core(lines: &[Line]) -> String {
     let mut loops: Vec<Value> = Vec::new();
     let mut turn = 0;
     for (nth, line) in lines.iter().enumerate() {
-        if matches!(line.said, Said::Prompt(_)) {
+        if matches!(line.content, LineContent::Prompt(_)) {
             let parent = loops.last().map(|of| of["loop_id"].clone());
             loops.push(json!({"loop_id": format!("s.{}", loops.len()), "parent_loop_id": parent, "status": "Completed", "messages": []}));
             turn = 0;
         }
-        let text = json!({"type": "text", "text": line.said.text()});
+        let text = json!({"type": "text", "text": line.content.text()});
         let of = loops.last_mut().unwrap();
         let id = of["loop_id"].clone();
-        let mut message = match &line.said {
-            Said::Prompt(_) => json!({"role": "user", "content": [text]}),
-            Said::Answer(_) => {
+        let mut message = match &line.content {
+            LineContent::Prompt(_) => json!({"role": "user", "content": [text]}),
+            LineContent::Answer(_) => {
                 json!({"role": "assistant", "content": [text], "stopReason": "stop"})
             }
-            Said::Call(_) => {
+            LineContent::Call(_) => {
                 json!({"role": "assistant", "content": [text, {"type": "toolCall", "id": call_id(nth), "name": "read",
                 "arguments": {"path": "a"}}], "stopReason": "toolUse"})
             }
-            Said::Result(_) => {
+            LineContent::Result(_) => {
                 json!({"role": "toolResult", "toolCallId": call_id(nth - 1), "toolName": "read", "content": [text], "isError": false})
             }
         };
         message["timestamp"] = millis(line.at).into();
         message["turnId"] = json!({"loopId": id, "turnIndex": turn});
-        turn += u32::from(matches!(line.said, Said::Result(_)));
+        turn += u32::from(matches!(line.content, LineContent::Result(_)));
         of["messages"].as_array_mut().unwrap().push(message);
     }
     json!({"session_id": "s", "agent_id": "a", "created_at": iso(0), "last_active_at": iso(0),
@@ -494,7 +494,7 @@ pub fn database(path: &Path, sessions: &[(&str, &[Line])]) {
     }
 }
 
-/// Takes the first of each list, then the second of each, and so on.
+/// Interleaves the lists: the first of each, then the second of each, and so on.
 pub fn alternating<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
     let mut all = Vec::new();
@@ -510,18 +510,18 @@ pub fn alternating<T>(lists: Vec<Vec<T>>) -> Vec<T> {
 fn responses(lines: &[Line]) -> Vec<(Value, i64)> {
     let mut all = Vec::new();
     for (nth, line) in lines.iter().enumerate() {
-        let text = line.said.text();
-        let said = json!({"type": "message", "role": "assistant", "status": "completed", "id": format!("msg_{nth}"),
+        let text = line.content.text();
+        let content = json!({"type": "message", "role": "assistant", "status": "completed", "id": format!("msg_{nth}"),
             "content": [{"type": "output_text", "text": text, "annotations": []}]});
-        match &line.said {
-            Said::Prompt(_) => all.push((json!({"role": "user", "content": text}), line.at)),
-            Said::Answer(_) => all.push((said, line.at)),
-            Said::Call(_) => {
-                all.push((said, line.at));
+        match &line.content {
+            LineContent::Prompt(_) => all.push((json!({"role": "user", "content": text}), line.at)),
+            LineContent::Answer(_) => all.push((content, line.at)),
+            LineContent::Call(_) => {
+                all.push((content, line.at));
                 all.push((json!({"type": "function_call", "id": format!("fc_{nth}"), "call_id": call_id(nth), "name": "read",
                     "arguments": "{}", "status": "completed"}), line.at));
             }
-            Said::Result(_) => all.push((json!({"type": "function_call_output", "call_id": call_id(nth - 1), "output": text}), line.at)),
+            LineContent::Result(_) => all.push((json!({"type": "function_call_output", "call_id": call_id(nth - 1), "output": text}), line.at)),
         }
     }
     all
@@ -537,12 +537,12 @@ fn anthropic(lines: &[Line]) -> String {
 
 pub fn anthropic_messages(lines: &[Line]) -> Value {
     let messages: Vec<Value> = lines.iter().enumerate().map(|(nth, line)| {
-        let text = json!({"type": "text", "text": line.said.text()});
-        let (role, content) = match &line.said {
-            Said::Prompt(_) => ("user", json!([text])),
-            Said::Answer(_) => ("assistant", json!([text])),
-            Said::Call(_) => ("assistant", json!([text, {"type": "tool_use", "id": call_id(nth), "name": "read", "input": {"path": "a"}}])),
-            Said::Result(output) => ("user", json!([{"type": "tool_result", "tool_use_id": call_id(nth - 1), "content": output}])),
+        let text = json!({"type": "text", "text": line.content.text()});
+        let (role, content) = match &line.content {
+            LineContent::Prompt(_) => ("user", json!([text])),
+            LineContent::Answer(_) => ("assistant", json!([text])),
+            LineContent::Call(_) => ("assistant", json!([text, {"type": "tool_use", "id": call_id(nth), "name": "read", "input": {"path": "a"}}])),
+            LineContent::Result(output) => ("user", json!([{"type": "tool_result", "tool_use_id": call_id(nth - 1), "content": output}])),
         };
         json!({"role": role, "content": content})
     }).collect();
@@ -551,13 +551,13 @@ pub fn anthropic_messages(lines: &[Line]) -> Value {
 
 pub fn openai_chat(lines: &[Line]) -> String {
     let messages: Vec<Value> = lines.iter().enumerate().map(|(nth, line)| {
-        let text = line.said.text();
-        match &line.said {
-            Said::Prompt(_) => json!({"role": "user", "content": text}),
-            Said::Answer(_) => json!({"role": "assistant", "content": text}),
-            Said::Call(_) => json!({"role": "assistant", "content": text, "tool_calls": [{"id": call_id(nth), "type": "function",
+        let text = line.content.text();
+        match &line.content {
+            LineContent::Prompt(_) => json!({"role": "user", "content": text}),
+            LineContent::Answer(_) => json!({"role": "assistant", "content": text}),
+            LineContent::Call(_) => json!({"role": "assistant", "content": text, "tool_calls": [{"id": call_id(nth), "type": "function",
                 "function": {"name": "read", "arguments": "{}"}}]}),
-            Said::Result(_) => json!({"role": "tool", "tool_call_id": call_id(nth - 1), "content": text}),
+            LineContent::Result(_) => json!({"role": "tool", "tool_call_id": call_id(nth - 1), "content": text}),
         }
     }).collect();
     Value::from(messages).to_string()
@@ -567,10 +567,10 @@ fn aider(lines: &[Line]) -> String {
     let mut text =
         "\n# aider chat started at 2031-04-01 09:00:00\n\n> Aider v0.86.1  \n\n".to_owned();
     for line in lines {
-        let said = line.said.text();
-        text += &match &line.said {
-            Said::Prompt(_) => format!("#### {said}  \n\n"),
-            _ => format!("{said}\n\n"),
+        let content = line.content.text();
+        text += &match &line.content {
+            LineContent::Prompt(_) => format!("#### {content}  \n\n"),
+            _ => format!("{content}\n\n"),
         };
     }
     text

@@ -12,7 +12,7 @@ use super::forms::{
     FORMS, Form, Line, alternating, claude_code_records, database, goose, lines_of, millis,
     opencode, qwen_records,
 };
-use super::{FAMILIES, Talk, check_contexts, check_texts, import, state};
+use super::{FAMILIES, LineGenerator, check_contexts, check_texts, import, state};
 use crate::support::amount::amount;
 
 const IDS: [&str; 2] = [
@@ -23,7 +23,7 @@ const IDS: [&str; 2] = [
 /// The two conversations of a file.
 type Pair = [Vec<Line>; 2];
 
-/// A format of files that hold several conversations.
+/// A format in which a file contains several conversations.
 struct Mixed {
     format: &'static str,
     file: &'static str,
@@ -157,44 +157,44 @@ fn conversations_whose_records_alternate_come_in_whole_and_unmixed() {
         for seed in 0..amount("LOOPSTORE_FAMILIES", FAMILIES) {
             let form = FORMS.iter().find(|form| form.format == mixed.format);
             let form = form.unwrap();
-            let mut talk = Talk::new(seed * 41 + nth as u64, form);
-            pairs_in_every_order(mixed, form, &mut talk, seed);
+            let mut generator = LineGenerator::new(seed * 41 + nth as u64, form);
+            pairs_in_every_order(mixed, form, &mut generator, seed);
         }
     }
 }
 
-/// Files of two machines that gave the same ids, in several states. The conversations of a file were held at
-/// the same time.
-fn pairs(talk: &mut Talk) -> Vec<Pair> {
+/// Returns files of two machines with the same ids, in several states. The conversations of a file took place at the
+/// same time.
+fn pairs(generator: &mut LineGenerator) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for _ in 0..2 {
-        let began = talk.now;
-        let first = [talk.conversation(), talk.conversation()];
+        let began = generator.now;
+        let first = [generator.conversation(), generator.conversation()];
         let mut grown = first.clone();
-        let which = talk.random.below(2) as usize;
-        talk.go_on(&mut grown[which], 1);
-        if talk.random.one_in(2) {
-            talk.go_on(&mut grown[1 - which], 2);
+        let which = generator.random.below(2) as usize;
+        generator.add_turns(&mut grown[which], 1);
+        if generator.random.one_in(2) {
+            generator.add_turns(&mut grown[1 - which], 2);
         }
         for (nth, lines) in grown.iter_mut().enumerate() {
             for (place, line) in (0..).zip(lines.iter_mut()) {
                 line.at = began + 14 * place + 7 * nth as i64;
             }
         }
-        talk.now = began + 14 * grown[0].len().max(grown[1].len()) as i64;
-        let cut = |talk: &mut Talk, lines: &Vec<Line>| {
-            let length = 1 + talk.random.below(lines.len() as u64) as usize;
+        generator.now = began + 14 * grown[0].len().max(grown[1].len()) as i64;
+        let cut = |generator: &mut LineGenerator, lines: &Vec<Line>| {
+            let length = 1 + generator.random.below(lines.len() as u64) as usize;
             lines[..length].to_vec()
         };
         let early = [0, 1].map(|nth| grown[nth][..first[nth].len()].to_vec());
-        let cut = [cut(talk, &grown[0]), cut(talk, &grown[1])];
+        let cut = [cut(generator, &grown[0]), cut(generator, &grown[1])];
         pairs.extend([early, grown, cut]);
     }
     pairs
 }
 
-fn pairs_in_every_order(mixed: &Mixed, form: &Form, talk: &mut Talk, seed: u64) {
-    let pairs = pairs(talk);
+fn pairs_in_every_order(mixed: &Mixed, form: &Form, generator: &mut LineGenerator, seed: u64) {
+    let pairs = pairs(generator);
     let folder = tempfile::tempdir().unwrap();
     let paths: Vec<PathBuf> = (0..)
         .zip(&pairs)
@@ -209,7 +209,7 @@ fn pairs_in_every_order(mixed: &Mixed, form: &Form, talk: &mut Talk, seed: u64) 
         })
         .collect();
     let store = Store::in_memory().unwrap();
-    let order = talk.order(pairs.len());
+    let order = generator.order(pairs.len());
     let mut known: Vec<&Vec<Line>> = Vec::new();
     for (step, at) in order.iter().enumerate() {
         let (format, file) = (mixed.format, mixed.file);
@@ -220,7 +220,7 @@ fn pairs_in_every_order(mixed: &Mixed, form: &Form, talk: &mut Talk, seed: u64) 
         check_texts(&store, &known, &what);
         check_contexts(&store, form, &known, &what);
     }
-    // A message that was replaced by a later state of it may come back in the earlier one: that is noted once.
+    // The earlier state of a message that was replaced by a later one may be imported again: it is noted once.
     for path in &paths {
         assert_eq!(import(&store, form, path).added_messages, 0);
     }
@@ -228,7 +228,7 @@ fn pairs_in_every_order(mixed: &Mixed, form: &Form, talk: &mut Talk, seed: u64) 
     check_texts(&store, &known, &what);
     check_contexts(&store, form, &known, &what);
     let before = state(&store);
-    for at in talk.order(pairs.len()) {
+    for at in generator.order(pairs.len()) {
         let what = format!("{} pairs {seed}, order {order:?}, again {at}", mixed.format);
         let report = import(&store, form, &paths[at]);
         let new = (report.added_messages, report.revised);
@@ -239,7 +239,7 @@ fn pairs_in_every_order(mixed: &Mixed, form: &Form, talk: &mut Talk, seed: u64) 
     assert!(found.problems.is_empty(), "{:?}", found.problems);
 }
 
-/// Lines of a store name no session: they come in one session after the other or not at all.
+/// The lines of a store name no session: the lines of one session follow each other, or the file is rejected.
 #[test]
 fn lines_of_a_store_that_alternate_are_refused_whole() {
     let store = Store::in_memory().unwrap();
@@ -247,10 +247,10 @@ fn lines_of_a_store_that_alternate_are_refused_whole() {
     let lines = ["one", "other"].map(|id| {
         let chat = store.session(id).unwrap();
         for turn in 0..3 {
-            let said = |what: &str| format!("{what} {turn} of {id}");
+            let text = |what: &str| format!("{what} {turn} of {id}");
             let messages = [
-                Message::user(said("ask")),
-                Message::assistant(said("answer")),
+                Message::user(text("ask")),
+                Message::assistant(text("answer")),
             ];
             chat.append(messages).unwrap();
         }

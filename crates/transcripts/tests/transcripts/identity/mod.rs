@@ -1,6 +1,6 @@
-//! Which conversation a transcript is. Generated conversations in every format, copied, cut, grown and written anew,
-//! with one id from two machines, in every order: no text is lost, none is mixed, and the context is the newest
-//! conversation.
+//! Recognition of conversations. Generated conversations in every format are copied, truncated, extended and rewritten,
+//! with one id on two machines, and imported in every order. No text is lost, no two conversations are mixed, and the
+//! context is the newest conversation.
 
 mod agents;
 mod cases;
@@ -9,7 +9,7 @@ mod interleaved;
 
 use std::path::{Path, PathBuf};
 
-use forms::{FORMS, Form, Line, Said};
+use forms::{FORMS, Form, Line, LineContent};
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::*;
 use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
@@ -17,21 +17,21 @@ use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
 use crate::support::amount::amount;
 use crate::support::histories::Random;
 
-/// How many families of transcripts are tried of each format.
+/// The number of families of transcripts that are tried for each format.
 const FAMILIES: u64 = 16;
-/// The most files of a family.
+/// The maximum number of files of a family.
 const MAX_FILES: u64 = 6;
 
-/// Makes conversations; no two messages have the same text, but that some prompts do. No answer or result begins
-/// another: it could be an earlier state of it.
-struct Talk {
+/// Makes conversations. No two messages have the same text, except for some prompts. No answer or result is the
+/// beginning of another: it could be an earlier state of it.
+struct LineGenerator {
     random: Random,
     words: u32,
     now: i64,
     has_tools: bool,
 }
 
-impl Talk {
+impl LineGenerator {
     fn new(seed: u64, form: &Form) -> Self {
         Self {
             random: Random::new(seed),
@@ -41,59 +41,61 @@ impl Talk {
         }
     }
 
-    fn line(&mut self, said: impl FnOnce(String) -> Said, what: &str) -> Line {
+    fn line(&mut self, content: impl FnOnce(String) -> LineContent, what: &str) -> Line {
         self.words += 1;
         self.now += 7;
         Line {
-            said: match said(format!("{what} w{}", self.words)) {
-                prompt @ Said::Prompt(_) => prompt,
-                Said::Answer(text) => Said::Answer(text + "."),
-                Said::Call(text) => Said::Call(text + "."),
-                Said::Result(text) => Said::Result(text + "."),
+            content: match content(format!("{what} w{}", self.words)) {
+                prompt @ LineContent::Prompt(_) => prompt,
+                LineContent::Answer(text) => LineContent::Answer(text + "."),
+                LineContent::Call(text) => LineContent::Call(text + "."),
+                LineContent::Result(text) => LineContent::Result(text + "."),
             },
             at: self.now,
         }
     }
 
-    /// Goes on with a conversation for some turns.
-    fn go_on(&mut self, lines: &mut Vec<Line>, turns: u64) {
-        if let Some(Said::Prompt(_) | Said::Result(_)) = lines.last().map(|line| &line.said) {
-            lines.push(self.line(Said::Answer, "answer"));
+    /// Adds some turns to a conversation.
+    fn add_turns(&mut self, lines: &mut Vec<Line>, turns: u64) {
+        if let Some(LineContent::Prompt(_) | LineContent::Result(_)) =
+            lines.last().map(|line| &line.content)
+        {
+            lines.push(self.line(LineContent::Answer, "answer"));
         }
         for _ in 0..turns {
             let prompt = match self.random.one_in(4) {
                 true => Line {
-                    said: Said::Prompt("Go on.".into()),
-                    ..self.line(Said::Prompt, "")
+                    content: LineContent::Prompt("Go on.".into()),
+                    ..self.line(LineContent::Prompt, "")
                 },
-                false => self.line(Said::Prompt, "ask"),
+                false => self.line(LineContent::Prompt, "ask"),
             };
             lines.push(prompt);
             if self.has_tools && self.random.one_in(2) {
-                lines.push(self.line(Said::Call, "look"));
-                lines.push(self.line(Said::Result, "found"));
+                lines.push(self.line(LineContent::Call, "look"));
+                lines.push(self.line(LineContent::Result, "found"));
             }
-            lines.push(self.line(Said::Answer, "answer"));
+            lines.push(self.line(LineContent::Answer, "answer"));
         }
     }
 
     fn conversation(&mut self) -> Vec<Line> {
-        let mut lines = vec![self.line(Said::Prompt, "first")];
+        let mut lines = vec![self.line(LineContent::Prompt, "first")];
         let turns = self.random.below(4);
-        self.go_on(&mut lines, turns);
+        self.add_turns(&mut lines, turns);
         lines
     }
 
-    /// Returns where a conversation may be left: not between a call and its result.
+    /// Returns a point at which a conversation may be left: not between a call and its result.
     fn place(&mut self, lines: &[Line]) -> usize {
         let at = 1 + self.random.below(lines.len() as u64) as usize;
-        match lines[at - 1].said {
-            Said::Call(_) => at - 1,
+        match lines[at - 1].content {
+            LineContent::Call(_) => at - 1,
             _ => at,
         }
     }
 
-    /// Makes the next file of a family out of an earlier one.
+    /// Derives the next file of a family from an earlier one.
     fn next(&mut self, files: &[Vec<Line>]) -> Vec<Line> {
         let mut lines = files[self.random.below(files.len() as u64) as usize].clone();
         match self.random.below(5) {
@@ -101,16 +103,16 @@ impl Talk {
             1 => lines.truncate(1 + self.random.below(lines.len() as u64) as usize),
             2 => {
                 let turns = 1 + self.random.below(2);
-                if let Some(Said::Call(_)) = lines.last().map(|line| &line.said) {
-                    lines.push(self.line(Said::Result, "found"));
+                if let Some(LineContent::Call(_)) = lines.last().map(|line| &line.content) {
+                    lines.push(self.line(LineContent::Result, "found"));
                 }
-                self.go_on(&mut lines, turns);
+                self.add_turns(&mut lines, turns);
             }
             3 => {
                 let kept = self.place(&lines);
                 lines.truncate(kept);
                 let turns = 1 + self.random.below(2);
-                self.go_on(&mut lines, turns);
+                self.add_turns(&mut lines, turns);
             }
             _ => lines = self.conversation(),
         }
@@ -137,7 +139,7 @@ impl Talk {
 fn texts_of(lines: &[Line]) -> Vec<String> {
     lines
         .iter()
-        .map(|line| line.said.text().to_owned())
+        .map(|line| line.content.text().to_owned())
         .collect()
 }
 
@@ -151,7 +153,7 @@ fn import(store: &Store, form: &Form, path: &Path) -> ImportReport {
         .unwrap_or_else(|error| panic!("{}: {error}", form.format))
 }
 
-/// Returns what a model is shown of a session, text by text.
+/// Returns the texts of the context of a session.
 fn shown(store: &Store, session: &str, leaf: Option<&str>) -> Vec<String> {
     let options = BuildOptions {
         leaf: leaf.map(|leaf| LoopId::new(leaf).unwrap()),
@@ -165,7 +167,7 @@ fn shown(store: &Store, session: &str, leaf: Option<&str>) -> Vec<String> {
         .collect()
 }
 
-/// Returns what a tool gave back, where a format wraps it.
+/// Returns the output of a tool without the wrapper of the format.
 fn plain(text: String) -> String {
     let wrapped: Option<serde_json::Value> = serde_json::from_str(&text).ok();
     let output = wrapped.as_ref().and_then(|of| of.get("output")?.as_str());
@@ -189,7 +191,7 @@ fn sessions(store: &Store) -> Vec<String> {
     ids(store, "SELECT session_id FROM v_sessions ORDER BY 1").concat()
 }
 
-/// All that is stored of the conversations, and where each session stands.
+/// Returns everything that is stored of the conversations, and the current loop of each session.
 fn state(store: &Store) -> String {
     let messages =
         "SELECT session_id, loop_id, seq, turn, role, payload FROM v_messages ORDER BY 1, 2, 3";
@@ -197,7 +199,7 @@ fn state(store: &Store) -> String {
     format!("{:?}{:?}", rows(store, messages), rows(store, current))
 }
 
-/// Checks that each file is in the store whole, and nothing else is.
+/// Checks that the store contains all texts of each file, and no others.
 fn check_texts(store: &Store, files: &[&Vec<Line>], what: &str) {
     let loops = ids(
         store,
@@ -218,7 +220,7 @@ fn check_texts(store: &Store, files: &[&Vec<Line>], what: &str) {
     }
 }
 
-/// Checks that the context of each session is the newest conversation in it.
+/// Checks that the context of each session is its newest conversation.
 fn check_contexts(store: &Store, form: &Form, files: &[&Vec<Line>], what: &str) {
     for session in sessions(store) {
         let current = shown(store, &session, None);
@@ -236,8 +238,8 @@ fn check_contexts(store: &Store, form: &Form, files: &[&Vec<Line>], what: &str) 
         let is_here = |lines: &Vec<Line>| chains.contains(&texts_of(lines));
         for other in files.iter().filter(|lines| is_here(lines)) {
             let (other, found) = (*other, *found);
-            let goes_on = other.len() > found.len() && other.starts_with(found);
-            assert!(!goes_on, "{what}: `{session}` goes on as {other:?}");
+            let is_continued = other.len() > found.len() && other.starts_with(found);
+            assert!(!is_continued, "{what}: `{session}` goes on as {other:?}");
             let is_newer = last_voice(other) > last_voice(found);
             assert!(
                 !form.has_times || !is_newer,
@@ -247,11 +249,11 @@ fn check_contexts(store: &Store, form: &Form, files: &[&Vec<Line>], what: &str) 
     }
 }
 
-/// Returns when a person or the agent said something last.
+/// Returns the time of the last message of a person or an agent.
 fn last_voice(lines: &[Line]) -> Option<i64> {
     let voices = lines
         .iter()
-        .filter(|line| !matches!(line.said, Said::Result(_)));
+        .filter(|line| !matches!(line.content, LineContent::Result(_)));
     voices.map(|line| line.at).max()
 }
 
@@ -259,21 +261,21 @@ fn last_voice(lines: &[Line]) -> Option<i64> {
 fn conversations_come_in_whole_and_unmixed_in_every_order() {
     for (nth, form) in FORMS.iter().enumerate() {
         for seed in 0..amount("LOOPSTORE_FAMILIES", FAMILIES) {
-            let mut talk = Talk::new(seed * 31 + nth as u64, form);
-            family_in_every_order(form, &mut talk, seed);
+            let mut generator = LineGenerator::new(seed * 31 + nth as u64, form);
+            family_in_every_order(form, &mut generator, seed);
         }
     }
 }
 
-fn family_in_every_order(form: &Form, talk: &mut Talk, seed: u64) {
-    let files = talk.family();
+fn family_in_every_order(form: &Form, generator: &mut LineGenerator, seed: u64) {
+    let files = generator.family();
     let folder = tempfile::tempdir().unwrap();
     let paths: Vec<PathBuf> = (0..)
         .zip(&files)
         .map(|(nth, lines)| form.write(&folder.path().join(format!("machine-{nth}")), lines))
         .collect();
     let store = Store::in_memory().unwrap();
-    let order = talk.order(files.len());
+    let order = generator.order(files.len());
     let mut known: Vec<&Vec<Line>> = Vec::new();
     for (step, at) in order.iter().enumerate() {
         let what = format!(
@@ -286,7 +288,7 @@ fn family_in_every_order(form: &Form, talk: &mut Talk, seed: u64) {
         check_contexts(&store, form, &known, &what);
     }
     let before = state(&store);
-    for at in talk.order(files.len()) {
+    for at in generator.order(files.len()) {
         let what = format!("{} family {seed}, order {order:?}, again {at}", form.format);
         let report = import(&store, form, &paths[at]);
         let new = (report.added_messages, report.revised);
@@ -306,17 +308,17 @@ fn family_in_every_order(form: &Form, talk: &mut Talk, seed: u64) {
 fn a_file_that_is_written_anew_is_what_it_says_now() {
     for (nth, form) in FORMS.iter().enumerate() {
         for seed in 0..amount("LOOPSTORE_FAMILIES", FAMILIES) {
-            let mut talk = Talk::new(seed * 37 + nth as u64, form);
-            versions_of_a_file(form, &mut talk, seed);
+            let mut generator = LineGenerator::new(seed * 37 + nth as u64, form);
+            versions_of_a_file(form, &mut generator, seed);
         }
     }
 }
 
-/// One file in its states, each later than the one before.
-fn versions_of_a_file(form: &Form, talk: &mut Talk, seed: u64) {
+/// Imports the states of one file, each later than the one before.
+fn versions_of_a_file(form: &Form, generator: &mut LineGenerator, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::in_memory().unwrap();
-    let mut files = vec![talk.conversation()];
+    let mut files = vec![generator.conversation()];
     for step in 0..4 {
         let lines = files.last().unwrap().clone();
         let what = format!("{} file {seed}, state {step}", form.format);
@@ -332,8 +334,8 @@ fn versions_of_a_file(form: &Form, talk: &mut Talk, seed: u64) {
         let again = import(&store, form, &path);
         assert_eq!((again.added_messages, again.revised), (0, 0), "{what}");
         let mut next = lines.clone();
-        next.truncate(talk.place(&lines));
-        talk.go_on(&mut next, 1);
+        next.truncate(generator.place(&lines));
+        generator.add_turns(&mut next, 1);
         files.push(next);
     }
 }

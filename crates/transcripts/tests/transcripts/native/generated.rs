@@ -5,9 +5,9 @@ use loopstore_export::NativeAgent;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{hand, harness, image, plain, prompts, said};
+use super::{content_of, harness, image, plain, prompts, write_and_read};
 
-/// Texts that some agent or reader could take for something else.
+/// Texts that an agent or a reader could misinterpret.
 const ODD: [&str; 11] = [
     "<command-name>/clear</command-name>",
     "[Request interrupted by user]",
@@ -47,7 +47,7 @@ fn call() -> impl Strategy<Value = Call> {
             name,
             argument,
             output,
-            // Not every agent shows images of what failed.
+            // Not every agent shows the images of a failed call.
             has_image: has_image && !is_error,
             is_error,
         },
@@ -98,7 +98,7 @@ fn exchange() -> impl Strategy<Value = Exchange> {
 fn messages(exchanges: &[Exchange]) -> Vec<AgentMessage> {
     let (mut messages, mut calls, mut at) = (Vec::new(), 0, 1_767_603_600_000_i64);
     let mut push = |message: Message| messages.push(stamped(message, &mut at));
-    // Commands alone are no conversation to Claude Code.
+    // To Claude Code, commands alone are not a conversation.
     push(Message::user("Begin."));
     push(Message::assistant("Yes."));
     for exchange in exchanges {
@@ -181,19 +181,19 @@ proptest! {
     ) {
         let given = messages(&exchanges);
         for agent in NativeAgent::ALL {
-            let handed = hand(agent, &given);
+            let written = write_and_read(agent, &given);
             let name = agent.as_str();
-            prop_assert_eq!(plain(&handed.messages), plain(&given), "{}", name);
-            prop_assert_eq!(handed.report.messages as usize, given.len(), "{}", name);
-            // What is left out is counted, and nothing else is missing.
-            let left_out: u64 = handed.report.left_out.iter().map(|count| count.count).sum();
-            let missing = said(&given).len() - said(&handed.messages).len();
+            prop_assert_eq!(plain(&written.messages), plain(&given), "{}", name);
+            prop_assert_eq!(written.report.messages as usize, given.len(), "{}", name);
+            // Items that were left out are counted, and nothing else is missing.
+            let left_out: u64 = written.report.left_out.iter().map(|count| count.count).sum();
+            let missing = content_of(&given).len() - content_of(&written.messages).len();
             prop_assert_eq!(left_out as usize, missing, "{}", name);
-            prop_assert!(handed.report.mended.is_empty(), "{}", name);
+            prop_assert!(written.report.mended.is_empty(), "{}", name);
             if agent != NativeAgent::Pi {
-                prop_assert_eq!(times(&handed.messages), times(&given), "{}", name);
+                prop_assert_eq!(times(&written.messages), times(&given), "{}", name);
             }
-            prop_assert!(prompts(&handed.messages) <= prompts(&given), "{}", name);
+            prop_assert!(prompts(&written.messages) <= prompts(&given), "{}", name);
         }
     }
 
@@ -201,9 +201,9 @@ proptest! {
     fn what_was_handed_on_can_be_handed_on_again(exchanges in vec(exchange(), 1..3)) {
         let given = messages(&exchanges);
         for first in NativeAgent::ALL {
-            let once = hand(first, &given).messages;
+            let once = write_and_read(first, &given).messages;
             for second in NativeAgent::ALL {
-                let twice = hand(second, &once).messages;
+                let twice = write_and_read(second, &once).messages;
                 prop_assert_eq!(plain(&twice), plain(&given), "{:?} {:?}", first, second);
             }
         }

@@ -1,4 +1,4 @@
-//! Conversations handed to other agents: what is written for each is read again as the same one.
+//! Conversations written for other agents: the file for each agent is read again as the same conversation.
 
 mod generated;
 mod real;
@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 const PIXEL: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=";
 
-/// What Codex puts before the output of what failed.
+/// The text that Codex puts before the output of a failed call.
 const FAILED: &str = "Exit code: 1\nOutput:\n";
 
-/// What was handed on, and what is read of it.
-struct Handed {
+/// A written file, and the messages that are read from it.
+struct WrittenFile {
     report: NativeReport,
     file: String,
     messages: Vec<AgentMessage>,
     loops: i64,
 }
 
-/// Writes messages for an agent and imports the file.
-fn hand(agent: NativeAgent, messages: &[AgentMessage]) -> Handed {
+/// Writes messages for an agent, and imports the file.
+fn write_and_read(agent: NativeAgent, messages: &[AgentMessage]) -> WrittenFile {
     let folder = tempfile::tempdir().unwrap();
     let session = NativeSession::new(agent, "/work/app").with_title(Some("Kite \"1\"".into()));
     let mut file = Vec::new();
@@ -43,7 +43,7 @@ fn hand(agent: NativeAgent, messages: &[AgentMessage]) -> Handed {
     let row = json!(rows.unwrap().rows[0]);
     assert_eq!(row[0], name);
     assert_eq!(row[1], "/work/app", "{name}");
-    Handed {
+    WrittenFile {
         report,
         file: String::from_utf8(file).unwrap(),
         messages: originals(&store, &id, None).unwrap(),
@@ -55,8 +55,8 @@ fn image() -> Content {
     Content::image(PIXEL, "image/png")
 }
 
-/// What messages say, block by block. Texts of a result are one, as some agents have no more.
-fn said(messages: &[AgentMessage]) -> Vec<Value> {
+/// Returns the content of messages, block by block. The texts of a result are joined, since some agents have only one.
+fn content_of(messages: &[AgentMessage]) -> Vec<Value> {
     let messages = messages.iter().filter_map(AgentMessage::message);
     messages.flat_map(blocks).collect()
 }
@@ -96,15 +96,15 @@ fn blocks(message: &Message) -> Vec<Value> {
     message.content().iter().filter_map(block).collect()
 }
 
-/// What is said without thinking and sealed state.
+/// Returns the content without thinking and opaque state.
 fn plain(messages: &[AgentMessage]) -> Vec<Value> {
     let is_plain = |block: &Value| !["thinking", "sealed"].contains(&block[0].as_str().unwrap());
-    let mut said = said(messages);
-    said.retain(is_plain);
-    said
+    let mut content = content_of(messages);
+    content.retain(is_plain);
+    content
 }
 
-/// How many messages ask for something.
+/// Returns the number of prompts.
 fn prompts(messages: &[AgentMessage]) -> usize {
     let messages = messages.iter().filter_map(AgentMessage::message);
     messages.filter(|message| message.is_prompt()).count()

@@ -1,11 +1,11 @@
-//! Hand-written conversations: what is missing, late, sealed, failed or foreign.
+//! Hand-written conversations with parts that are missing, late, opaque, failed or foreign.
 
 use loopstore::provider::{MendingKind, NO_RESULT};
 use loopstore::{AgentMessage, Author, Content, Json, Message, ToolResultMessage, TurnId};
 use loopstore_export::{MendingCount, NativeAgent, NativeSession, write_native};
 use serde_json::{Value, json};
 
-use super::{Handed, PIXEL, hand, harness, image, plain, said};
+use super::{PIXEL, WrittenFile, content_of, harness, image, plain, write_and_read};
 
 fn user(text: &str) -> AgentMessage {
     Message::user(text).into()
@@ -42,25 +42,25 @@ fn count(counts: &[MendingCount], kind: MendingKind) -> u64 {
     counts.map(|count| count.count).sum()
 }
 
-fn each(messages: &[AgentMessage], check: impl Fn(NativeAgent, Handed)) {
+fn each(messages: &[AgentMessage], check: impl Fn(NativeAgent, WrittenFile)) {
     for agent in NativeAgent::ALL {
-        check(agent, hand(agent, messages));
+        check(agent, write_and_read(agent, messages));
     }
 }
 
 #[test]
 fn a_call_without_its_result_gets_one_that_says_so_and_a_stray_result_is_told() {
     let messages = [user("Go."), call("c1"), user("And?"), result("c9", "lost")];
-    each(&messages, |agent, handed| {
-        let said = plain(&handed.messages);
+    each(&messages, |agent, written| {
+        let content = plain(&written.messages);
         let none = json!(["toolResult", "c1", "read", true, NO_RESULT]);
-        assert_eq!(said[3], none, "{agent:?}");
-        assert_eq!(said[4], json!(["user", "And?"]), "{agent:?}");
+        assert_eq!(content[3], none, "{agent:?}");
+        assert_eq!(content[4], json!(["user", "And?"]), "{agent:?}");
         let head = "Result of tool call c9, which is not shown here:";
-        assert_eq!(said[5], json!(["user", head]), "{agent:?}");
-        assert_eq!(said[6], json!(["user", "lost"]), "{agent:?}");
-        assert_eq!(said.len(), 7, "{agent:?}");
-        let report = handed.report;
+        assert_eq!(content[5], json!(["user", head]), "{agent:?}");
+        assert_eq!(content[6], json!(["user", "lost"]), "{agent:?}");
+        assert_eq!(content.len(), 7, "{agent:?}");
+        let report = written.report;
         assert_eq!(count(&report.left_out, MendingKind::ResultDropped), 0);
         assert_eq!(count(&report.mended, MendingKind::ResultTold), 1);
         assert_eq!(count(&report.mended, MendingKind::ResultAdded), 1);
@@ -71,11 +71,11 @@ fn a_call_without_its_result_gets_one_that_says_so_and_a_stray_result_is_told() 
 #[test]
 fn a_late_result_stands_behind_its_call() {
     let messages = [user("Go."), call("c1"), user("And?"), result("c1", "here")];
-    each(&messages, |agent, handed| {
-        let said = plain(&handed.messages);
-        assert_eq!(said[3][4], "here", "{agent:?}");
-        assert_eq!(said[4], json!(["user", "And?"]), "{agent:?}");
-        let moved = count(&handed.report.mended, MendingKind::ResultMoved);
+    each(&messages, |agent, written| {
+        let content = plain(&written.messages);
+        assert_eq!(content[3][4], "here", "{agent:?}");
+        assert_eq!(content[4], json!(["user", "And?"]), "{agent:?}");
+        let moved = count(&written.report.mended, MendingKind::ResultMoved);
         assert_eq!(moved, 1, "{agent:?}");
     });
 }
@@ -89,13 +89,13 @@ fn calls_of_one_id_keep_their_own_results() {
         call("c 1"),
         result("c 1", "second"),
     ];
-    each(&messages, |agent, handed| {
-        let said = plain(&handed.messages);
-        assert_eq!(said[2][1], said[3][1], "{agent:?}");
-        assert_eq!(said[5][1], said[6][1], "{agent:?}");
-        assert_ne!(said[2][1], said[5][1], "{agent:?}");
+    each(&messages, |agent, written| {
+        let content = plain(&written.messages);
+        assert_eq!(content[2][1], content[3][1], "{agent:?}");
+        assert_eq!(content[5][1], content[6][1], "{agent:?}");
+        assert_ne!(content[2][1], content[5][1], "{agent:?}");
         assert_eq!(
-            (&said[3][4], &said[6][4]),
+            (&content[3][4], &content[6][4]),
             (&json!("first"), &json!("second"))
         );
     });
@@ -103,21 +103,21 @@ fn calls_of_one_id_keep_their_own_results() {
 
 #[test]
 fn a_conversation_that_begins_with_an_answer_gets_something_to_answer() {
-    each(&[assistant("Yes."), user("Go.")], |agent, handed| {
-        let said = plain(&handed.messages);
+    each(&[assistant("Yes."), user("Go.")], |agent, written| {
+        let content = plain(&written.messages);
         let opening = json!(["user", "[what came before is not included]"]);
-        assert_eq!(said[0], opening, "{agent:?}");
-        assert_eq!(said[1], json!(["assistant", "Yes."]), "{agent:?}");
-        assert_eq!(count(&handed.report.mended, MendingKind::UserAdded), 1);
+        assert_eq!(content[0], opening, "{agent:?}");
+        assert_eq!(content[1], json!(["assistant", "Yes."]), "{agent:?}");
+        assert_eq!(count(&written.report.mended, MendingKind::UserAdded), 1);
     });
 }
 
 #[test]
 fn answers_that_follow_each_other_stay_two() {
     let messages = [user("Go."), assistant("One."), assistant("Two.")];
-    each(&messages, |agent, handed| {
+    each(&messages, |agent, written| {
         assert_eq!(
-            handed
+            written
                 .messages
                 .iter()
                 .filter(|m| m.message().is_some())
@@ -132,10 +132,10 @@ fn answers_that_follow_each_other_stay_two() {
 fn pieces_of_one_answer_are_written_as_one() {
     let piece = |text: &str| assistant(text).in_turn(TurnId::new("l", 0));
     let messages = [user("Go."), piece("One."), piece("Two.")];
-    each(&messages, |agent, handed| {
-        assert_eq!(handed.report.messages, 2, "{agent:?}");
-        assert_eq!(plain(&handed.messages), plain(&messages), "{agent:?}");
-        assert_eq!(count(&handed.report.mended, MendingKind::Merged), 1);
+    each(&messages, |agent, written| {
+        assert_eq!(written.report.messages, 2, "{agent:?}");
+        assert_eq!(plain(&written.messages), plain(&messages), "{agent:?}");
+        assert_eq!(count(&written.report.mended, MendingKind::Merged), 1);
     });
 }
 
@@ -149,9 +149,9 @@ fn a_piece_of_which_nothing_is_left_does_not_join_two_answers() {
         piece(1, vec![sealed("elsewhere", &item)]),
         piece(1, vec![Content::text("Two.")]),
     ];
-    each(&messages, |agent, handed| {
-        assert_eq!(handed.report.messages, 3, "{agent:?}");
-        let merged = count(&handed.report.mended, MendingKind::Merged);
+    each(&messages, |agent, written| {
+        assert_eq!(written.report.messages, 3, "{agent:?}");
+        let merged = count(&written.report.mended, MendingKind::Merged);
         assert_eq!(merged, 0, "{agent:?}");
     });
 }
@@ -170,8 +170,8 @@ fn sealed_state_goes_to_its_provider_and_is_counted_for_others() {
             Content::text("Done."),
         ]),
     ];
-    each(&messages, |agent, handed| {
-        let report = &handed.report;
+    each(&messages, |agent, written| {
+        let report = &written.report;
         let left_out: Vec<(String, u64)> = report
             .left_out
             .iter()
@@ -196,19 +196,19 @@ fn sealed_state_goes_to_its_provider_and_is_counted_for_others() {
             NativeAgent::Codex => {
                 let others = ["anthropic redacted_thinking", "openai compaction"];
                 assert_eq!(left_out, missing(&others));
-                assert!(handed.file.contains("gAAA="));
+                assert!(written.file.contains("gAAA="));
             }
             _ => {
                 let others = ["openai reasoning", "openai compaction"];
                 assert_eq!(left_out, missing(&others), "{agent:?}");
-                assert!(handed.file.contains("RRRR"), "{agent:?}");
+                assert!(written.file.contains("RRRR"), "{agent:?}");
             }
         }
-        // It is read again as what it is.
-        let sealed = said(&handed.messages);
+        // It is read again as opaque state.
+        let sealed = content_of(&written.messages);
         let sealed = sealed.iter().filter(|block| block[0] == "sealed");
         assert_eq!(sealed.count(), 1, "{agent:?}");
-        assert!(!handed.file.contains("gBBB="), "{agent:?}");
+        assert!(!written.file.contains("gBBB="), "{agent:?}");
     });
 }
 
@@ -222,8 +222,8 @@ fn signed_thinking_keeps_its_signature_and_unsigned_is_not_sent_as_signed() {
             Content::text("Done."),
         ]),
     ];
-    each(&messages, |agent, handed| {
-        let kept: Vec<(String, Option<String>)> = handed
+    each(&messages, |agent, written| {
+        let kept: Vec<(String, Option<String>)> = written
             .messages
             .iter()
             .filter_map(AgentMessage::message)
@@ -241,7 +241,7 @@ fn signed_thinking_keeps_its_signature_and_unsigned_is_not_sent_as_signed() {
             _ => vec![signed, plain],
         };
         assert_eq!(kept, wanted, "{agent:?}");
-        let left_out = count(&handed.report.left_out, MendingKind::ThinkingDropped);
+        let left_out = count(&written.report.left_out, MendingKind::ThinkingDropped);
         assert_eq!(left_out as usize, 2 - wanted.len(), "{agent:?}");
     });
 }
@@ -260,15 +260,15 @@ fn what_failed_is_still_told_from_what_did_not() {
         call("c2"),
         result("c2", "fine"),
     ];
-    each(&messages, |agent, handed| {
-        let said = plain(&handed.messages);
-        let results: Vec<&Value> = said.iter().filter(|b| b[0] == "toolResult").collect();
+    each(&messages, |agent, written| {
+        let content = plain(&written.messages);
+        let results: Vec<&Value> = content.iter().filter(|b| b[0] == "toolResult").collect();
         assert_eq!(results[0][3], true, "{agent:?}");
         assert_eq!(results[0][4], "no such file", "{agent:?}");
         assert_eq!(results[1][3], false, "{agent:?}");
-        // The image is somewhere, once.
-        assert_eq!(handed.file.matches(PIXEL).count(), 1, "{agent:?}");
-        let moved = count(&handed.report.mended, MendingKind::ImageMoved);
+        // The file contains the image once.
+        assert_eq!(written.file.matches(PIXEL).count(), 1, "{agent:?}");
+        let moved = count(&written.report.mended, MendingKind::ImageMoved);
         let takes = matches!(agent, NativeAgent::Codex | NativeAgent::Pi);
         assert_eq!(moved, u64::from(!takes), "{agent:?}");
     });
@@ -287,8 +287,8 @@ fn what_no_agent_can_show_is_left_out_and_counted() {
         answer(vec![other]),
         assistant("Done."),
     ];
-    each(&messages, |agent, handed| {
-        let said = plain(&handed.messages);
+    each(&messages, |agent, written| {
+        let content = plain(&written.messages);
         let note =
             "[image left out: its 3 bytes, declared as image/tiff, are not PNG, JPEG, GIF or WebP]";
         let shown = [
@@ -296,8 +296,8 @@ fn what_no_agent_can_show_is_left_out_and_counted() {
             json!(["user", note]),
             json!(["assistant", "Done."]),
         ];
-        assert_eq!(said, shown);
-        let report = handed.report;
+        assert_eq!(content, shown);
+        let report = written.report;
         assert_eq!(count(&report.left_out, MendingKind::BlockDropped), 2);
         assert_eq!(count(&report.left_out, MendingKind::ImageReplaced), 1);
         assert_eq!(count(&report.left_out, MendingKind::EmptyDropped), 2);
@@ -313,13 +313,17 @@ fn a_custom_tool_of_codex_is_given_its_text_again() {
         call.extra.insert("form", Json::string("custom"));
     }
     let messages = [user("Go."), answer(vec![call]), result("c1", "Success.")];
-    let handed = hand(NativeAgent::Codex, &messages);
-    assert!(handed.file.contains(r#""type":"custom_tool_call","#));
-    assert!(handed.file.contains(r#""type":"custom_tool_call_output","#));
-    assert_eq!(plain(&handed.messages)[1][3], patch);
-    // Others want an object.
-    let handed = hand(NativeAgent::ClaudeCode, &messages);
-    assert_eq!(plain(&handed.messages)[1][3], json!({"arguments": patch}));
+    let written = write_and_read(NativeAgent::Codex, &messages);
+    assert!(written.file.contains(r#""type":"custom_tool_call","#));
+    assert!(
+        written
+            .file
+            .contains(r#""type":"custom_tool_call_output","#)
+    );
+    assert_eq!(plain(&written.messages)[1][3], patch);
+    // Other agents require an object.
+    let written = write_and_read(NativeAgent::ClaudeCode, &messages);
+    assert_eq!(plain(&written.messages)[1][3], json!({"arguments": patch}));
 }
 
 #[test]
@@ -332,13 +336,13 @@ fn what_a_harness_said_does_not_become_a_persons_prompt() {
         user("On."),
         harness("It is noon."),
     ];
-    each(&messages, |agent, handed| {
-        // OpenCode begins a loop with every message in the user's name.
+    each(&messages, |agent, written| {
+        // OpenCode begins a loop with every user message.
         if agent != NativeAgent::OpenCode {
-            assert_eq!(handed.loops, 2, "{agent:?}");
+            assert_eq!(written.loops, 2, "{agent:?}");
         }
         if matches!(agent, NativeAgent::ClaudeCode | NativeAgent::OpenCode) {
-            let authors = handed.messages.iter().filter_map(AgentMessage::message);
+            let authors = written.messages.iter().filter_map(AgentMessage::message);
             let authors = authors.filter(|message| message.author() == Author::Harness);
             assert_eq!(authors.count(), 2, "{agent:?}");
         }
@@ -352,9 +356,9 @@ fn an_answer_that_was_stopped_is_still_one() {
         answer.stop_reason = Some("aborted".into());
     }
     let messages = [user("Go."), stopped.into(), user("On.")];
-    each(&messages, |agent, handed| {
-        assert_eq!(plain(&handed.messages), plain(&messages), "{agent:?}");
-        let reasons: Vec<_> = handed
+    each(&messages, |agent, written| {
+        assert_eq!(plain(&written.messages), plain(&messages), "{agent:?}");
+        let reasons: Vec<_> = written
             .messages
             .iter()
             .filter_map(|message| match message.message() {
@@ -374,9 +378,9 @@ fn a_stopped_answer_with_calls_is_not_one_that_agents_leave_out() {
     if let Message::Assistant(answer) = &mut stopped {
         answer.stop_reason = Some("aborted".into());
     }
-    each(&[user("Go."), stopped.into()], |agent, handed| {
-        assert!(!handed.file.contains("aborted"), "{agent:?}");
-        assert!(!handed.file.contains("AbortedError"), "{agent:?}");
+    each(&[user("Go."), stopped.into()], |agent, written| {
+        assert!(!written.file.contains("aborted"), "{agent:?}");
+        assert!(!written.file.contains("AbortedError"), "{agent:?}");
     });
 }
 
@@ -385,10 +389,10 @@ fn numbers_of_arguments_keep_their_digits() {
     let arguments = Json::parse(r#"{"b":1.50,"a":123456789012345678901234567890}"#).unwrap();
     let call = Content::tool_call("c1", "count", arguments);
     let messages = [user("Go."), answer(vec![call]), result("c1", "1")];
-    each(&messages, |agent, handed| {
-        let quoted = handed.file.replace('\\', "");
+    each(&messages, |agent, written| {
+        let quoted = written.file.replace('\\', "");
         let digits = r#"{"b":1.50,"a":123456789012345678901234567890}"#;
-        assert!(quoted.contains(digits), "{agent:?}\n{}", handed.file);
+        assert!(quoted.contains(digits), "{agent:?}\n{}", written.file);
     });
 }
 
@@ -409,8 +413,8 @@ fn times_never_go_back_and_never_come() {
         at(Message::user("On."), i64::MAX),
         at(Message::assistant("No."), -5),
     ];
-    each(&messages, |agent, handed| {
-        let times: Vec<i64> = handed
+    each(&messages, |agent, written| {
+        let times: Vec<i64> = written
             .messages
             .iter()
             .filter_map(|message| message.message()?.timestamp())

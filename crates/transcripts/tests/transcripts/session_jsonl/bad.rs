@@ -1,4 +1,4 @@
-//! Files that are cut off, altered or made to harm: a clear error, and nothing is written.
+//! Truncated, altered or hostile files: a clear error, and nothing is written.
 
 use loopstore::SqliteStore;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn text(seed: u64) -> String {
     exported(&store, &history.session)
 }
 
-/// A file with runs, blocks, flips, pins and quotes.
+/// Returns a file with runs, blocks, flips, pins and quotes.
 fn rich() -> String {
     let has = |text: &String| {
         let kinds = ["run", "block", "flip", "turn", "message", "pin"];
@@ -52,7 +52,7 @@ fn lines_out_of_order_are_refused() {
         let a = random.below(lines.len() as u64) as usize;
         let b = random.below(lines.len() as u64) as usize;
         let kind = |at: usize| lines[at].split(',').next();
-        // Two loops, runs or notes beside each other may as well stand the other way round.
+        // Two adjacent loops, runs or notes may be in either order.
         if a == b || kind(a) == kind(b) && kind(a) != Some("{\"record\":\"message\"") {
             continue;
         }
@@ -110,7 +110,7 @@ fn a_value_that_lies_leaves_a_sound_database() {
         let value = &values[random.below(values.len() as u64) as usize];
         let file = altered(&lines, at, key, value);
         match imported(&store, &file) {
-            // A title, a reason or an unknown word is as good as another.
+            // Any title, reason or unknown word is accepted.
             Ok(_) => {
                 sound(&store);
                 store = SqliteStore::in_memory().unwrap();
@@ -131,7 +131,7 @@ fn a_value_that_lies_leaves_a_sound_database() {
 fn what_cannot_be_ours_is_told_plainly() {
     let store = SqliteStore::in_memory().unwrap();
     let text = rich();
-    let told = |from: &str, to: &str| refused(&store, &text.replacen(from, to, 1));
+    let reason_for = |from: &str, to: &str| refused(&store, &text.replacen(from, to, 1));
     for (from, to, reason) in [
         ("\"loopstore\":1", "\"loopstore\":2", "form 2"),
         (
@@ -156,8 +156,8 @@ fn what_cannot_be_ours_is_told_plainly() {
             "duplicate",
         ),
     ] {
-        let said = told(from, to);
-        assert!(said.contains(reason), "{said}");
+        let refusal = reason_for(from, to);
+        assert!(refusal.contains(reason), "{refusal}");
     }
     assert!(refused(&store, "[]\n").starts_with("line 1: "));
     let message = text
@@ -166,7 +166,7 @@ fn what_cannot_be_ours_is_told_plainly() {
     assert!(refused(&store, message.unwrap()).contains("does not belong to a session"));
 }
 
-/// What a line says of itself, with one value in the place of another.
+/// Returns the text with one value of a line replaced.
 fn with(text: &str, record: &str, change: impl Fn(&mut Value)) -> String {
     let begins = format!("{{\"record\":\"{record}\"");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -214,8 +214,7 @@ fn a_pin_that_lies_is_refused_or_pins_nothing() {
     let twice = text.replacen(pin.unwrap(), &[pin.unwrap(); 2].join("\n"), 1);
     assert!(refused(&store, &twice).starts_with("line "));
     assert_eq!(rows(&store), empty);
-    // A last turn that was replaced by a shorter one leaves pins of messages that are gone: they stay, and
-    // pin nothing.
+    // After the last turn was replaced by a shorter one, pins of removed messages stay, without effect.
     let gone = with(&text, "pin", |line| line["seq"] = json!(4_294_967_295_u64));
     imported(&store, &gone).unwrap();
     sound(&store);

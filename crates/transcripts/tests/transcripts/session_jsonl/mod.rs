@@ -1,4 +1,4 @@
-//! `export --format jsonl` holds everything: what comes back from the lines is the same session.
+//! The lines of `export --format jsonl` contain everything: an import of the lines restores the same session.
 
 mod bad;
 mod progress;

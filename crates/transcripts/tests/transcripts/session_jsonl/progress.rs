@@ -1,4 +1,4 @@
-//! What grew adds only what is new; what parted is refused.
+//! A session that grew adds only new rows; one that diverged is rejected.
 
 use loopstore::SqliteStore;
 
@@ -33,7 +33,7 @@ fn a_grown_session_adds_only_what_is_new() {
         assert_eq!(all_that_is_seen(&other, &history.session, loops), seen);
         assert_eq!(rows(&store), counted);
         sound(&other);
-        // Older ones say nothing new.
+        // Older exports add nothing.
         for text in &exports {
             assert_eq!(imported(&other, text).unwrap().added_messages, 0);
         }
@@ -57,13 +57,13 @@ fn a_session_that_went_on_otherwise_is_refused() {
     let before = (rows(&other), exported(&other, &history.session));
     let reason = refused(&other, &exported(&store, &history.session));
     assert!(reason.contains("went on differently"), "{reason}");
-    // Nor the other way round: the older file has other messages.
+    // The other direction fails too: the older file has other messages.
     let reason = refused(&store, &there);
     assert!(reason.contains("went on differently"), "{reason}");
     assert_eq!((rows(&other), exported(&other, &history.session)), before);
 }
 
-/// Goes on with the session in another database.
+/// Continues the session in another database.
 fn grown_there(store: &SqliteStore) -> String {
     use loopstore::extend::{self as store, append};
     let id = loopstore::SessionId::new("s").unwrap();
@@ -92,14 +92,17 @@ fn a_run_that_the_newer_file_does_not_know_is_refused() {
     imported(&other, &text).unwrap();
     history.compact(0, (1, 1), true);
     let compacted = exported(&store, &history.session);
-    // There a run of its own came, here two turns more.
+    // The other database adds a run, this one adds two turns.
     let request = loopstore::CompactRequest {
+        policy: loopstore::Policy::of(
+            loopstore::ContextConfig::default(),
+            loopstore::CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: loopstore::KeepRecent::Turns(2),
+                ..loopstore::CompactionConfig::default()
+            },
+        ),
         trigger: loopstore::CompactTrigger::Force,
-        config: loopstore::CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: loopstore::KeepRecent::Turns(2),
-            ..loopstore::CompactionConfig::default()
-        },
         ..loopstore::CompactRequest::default()
     };
     loopstore::compact_session_loops(&other, &history.session, &request).unwrap();

@@ -1,4 +1,4 @@
-//! What a recorder leaves comes along: notes, started calls, history, manifests, sub-agents.
+//! The rows of a recorder are exported too: notes, started calls, history, manifests, sub-agents.
 
 use loopstore::*;
 use loopstore_recorder::event::*;
@@ -75,7 +75,7 @@ fn a_loop_that_is_being_recorded_comes_along() {
         .unwrap();
     let ended = step("the end of the loop");
     assert!(!ended.contains(r#""record":"note""#), "{ended}");
-    // What was exported before the loop ended does not bring it back to life.
+    // An export from before the end of the loop does not make the loop run again.
     imported(&other, &noted).unwrap();
     imported(&other, &started).unwrap();
     assert!(exported(&other, &session) == ended);

@@ -1,4 +1,4 @@
-//! Random sessions come back as they were.
+//! Random sessions are restored unchanged.
 
 use std::path::PathBuf;
 
@@ -35,8 +35,8 @@ fn a_random_session_comes_back_as_it_was() {
     }
 }
 
-/// Transcripts bring what no random history has: foreign compactions, recorded turns, sub-agents,
-/// configurations, broken blocks.
+/// Transcripts contain what no random history has: foreign compactions, recorded turns, sub-agents, configurations,
+/// broken blocks.
 #[test]
 fn imported_transcripts_come_back_as_they_were() {
     let store = SqliteStore::in_memory().unwrap();
@@ -67,10 +67,10 @@ fn imported_transcripts_come_back_as_they_were() {
         all.push_str(&text);
     }
     sound(&other);
-    // Several sessions may stand in one file.
+    // A file may contain several sessions.
     let third = SqliteStore::in_memory().unwrap();
     assert_eq!(imported(&third, &all).unwrap().sessions.len(), ids.len());
-    // A transcript cannot be compared with what came from lines, and must not come in twice.
+    // A transcript cannot be compared with restored lines, and must not be imported a second time.
     let counted = rows(&other);
     let again = import_paths(&other, &paths[..1], &options, &mut |_| {});
     let reason = again.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Exports, imports, and everything that can be read of a session, as text.
+//! Helpers: exports, imports, and everything that can be read of a session, as text.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub fn imported(store: &SqliteStore, text: &str) -> Result<ImportReport, ImportE
     import_source(store, &StoredLines, &mut source, None)
 }
 
-/// Returns why an import was refused.
+/// Returns the reason why an import was rejected.
 pub fn refused(store: &SqliteStore, text: &str) -> String {
     imported(store, text).unwrap_err().to_string()
 }
@@ -74,7 +74,7 @@ fn context(store: &SqliteStore, id: &SessionId, options: &BuildOptions) -> Strin
     format!("{messages} {:?} {:?}", context.parts, context.faults)
 }
 
-/// Returns the context of each loop and as of each run, and what `history` and the views show.
+/// Returns the context of each loop and as of each run, and the output of `history` and the views.
 pub fn all_that_is_seen(store: &SqliteStore, id: &SessionId, loops: usize) -> Vec<String> {
     let mut seen = Vec::new();
     for at in 0..loops {

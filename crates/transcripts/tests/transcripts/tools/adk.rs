@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::tools::recorder::{Recorder, importer};
-use crate::tools::stored::{import, is_sound, said, shown, store};
+use crate::tools::stored::{content_of, import, is_sound, shown, store};
 
 #[test]
 fn responses_are_paired_by_name_and_order() {
@@ -70,7 +70,7 @@ fn press() -> Value {
         .unwrap()
 }
 
-/// Imports the first events and others, and returns the context that they leave.
+/// Imports the first `count` events and `more`, and returns the context.
 fn context_of(count: usize, more: &[Value]) -> (Recorder, Vec<String>) {
     let mut document = press();
     let events = document["events"].as_array_mut().unwrap();
@@ -99,7 +99,7 @@ fn the_context_is_what_rewinds_and_summaries_leave() {
     );
     let kept = ["Grapes were pressed.", "Keep the juice", "Kept."];
     assert_eq!(until(8), kept);
-    // Each summary stays, and so does what neither stands for.
+    // Each summary stays, and so do the messages between their ranges.
     let both = [
         "Grapes were pressed.",
         "Juice was kept.",
@@ -121,7 +121,7 @@ fn a_rewind_to_nowhere_takes_nothing_back_and_one_to_the_first_all() {
         assert_eq!((recorded.skips().len(), context.len()), (0, 4), "{target}");
     }
     assert_eq!(context_of(4, &[rewind(json!("v1"))]).1.len(), 0);
-    // What was taken back cannot be gone back to.
+    // Reverted messages cannot be the target of another rewind.
     let again = [rewind(json!("v2"))];
     assert_eq!(context_of(7, &again).1.len(), 4);
     let camel = [acts(json!({"rewindBeforeInvocationId": "v2"}))];
@@ -173,15 +173,15 @@ fn a_summary_that_cannot_stand_is_told() {
     }
     let all = summary(first.clone(), last, says);
     assert_eq!(context_of(4, std::slice::from_ref(&all)).1, ["All of it."]);
-    // One within it says nothing new.
+    // A summary within the range of another adds nothing.
     let part = summary(first, second, json!({"parts": [{"text": "A part."}]}));
     assert_eq!(
         context_of(4, &[all.clone(), part.clone()]).1,
         ["All of it."]
     );
-    // And it stands in the place of one within it.
+    // A summary replaces one within its range.
     assert_eq!(context_of(4, &[part.clone(), all]).1, ["All of it."]);
-    // One that ends between a prompt and its answer.
+    // A summary that ends between a prompt and its answer.
     assert_eq!(context_of(4, &[part]).1, ["A part.", "Sold."]);
 }
 
@@ -196,7 +196,7 @@ fn a_session_that_grows_event_by_event_ends_as_the_whole_does() {
         import(&grown, importer("adk"), "a.json", bytes.as_bytes()).unwrap();
         let whole = store();
         import(&whole, importer("adk"), "a.json", bytes.as_bytes()).unwrap();
-        assert_eq!(said(&grown), said(&whole), "{end}");
+        assert_eq!(content_of(&grown), content_of(&whole), "{end}");
         assert_eq!(shown(&grown, "press-1"), shown(&whole, "press-1"), "{end}");
         is_sound(&grown, &bytes);
     }

@@ -98,7 +98,7 @@ fn an_answer_is_joined_from_its_items_and_nothing_is_lost() {
         (&answer["model"], &answer["provider"]),
         (&json!("beam-5"), &json!("openai"))
     );
-    // The same counts told twice are those of one call.
+    // Counts that are repeated belong to one call.
     assert_eq!(recorded.json_of(5)["usage"]["input"], 110);
     let search = &recorded.json_of(5)["content"][0];
     assert_eq!(
@@ -149,7 +149,7 @@ fn the_context_is_what_the_compaction_left_and_what_came_after() {
         (
             "spawned",
             "spawned-1",
-            // A record with a summary alone leaves the prompts too.
+            // After a record with only a summary, the prompts stay.
             vec![
                 "Count the steps",
                 "The tower has 199 steps.",
@@ -163,7 +163,7 @@ fn the_context_is_what_the_compaction_left_and_what_came_after() {
         import(&store, importer("codex"), &path, &bytes).unwrap();
         assert_eq!(shown_to(&store, session, Some(OpenAi)), expected, "{name}");
     }
-    // What only the provider can read of it is for nobody else: they see the originals.
+    // A part that only the provider can read is shown to no other: they get the originals.
     let originals = shown(&store, "0199aaaa-0000-7000-8000-000000000001");
     assert_eq!(originals.len(), 14);
     assert_eq!(originals[10], "Ringing.");
@@ -221,7 +221,7 @@ fn turns_that_were_taken_back_are_another_path() {
     "##);
 }
 
-/// Imports the transcript of the turns up to a line, and what follows it.
+/// Imports the transcript up to a line, and then `more`.
 fn rolled(until: &str, more: &[&str]) -> (Recorder, Vec<String>) {
     let text = std::fs::read_to_string("../../tests/fixtures/codex/rolled-back.jsonl").unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
@@ -240,11 +240,11 @@ fn rolled(until: &str, more: &[&str]) -> (Recorder, Vec<String>) {
 fn the_context_is_without_the_turns_that_were_taken_back() {
     let first = ["# AGENTS.md instructions for /srv/weir\n\nOpen it slowly."];
     let gauge = ["How high is the weir?", "w1", "2.10", "2.10 m."];
-    let stands = |turn: &str, more: &[&str], expected: &[&[&str]]| {
+    let check = |turn: &str, more: &[&str], expected: &[&[&str]]| {
         assert_eq!(rolled(turn, more).1, expected.concat(), "{turn} {more:?}");
     };
-    // Nothing has to follow.
-    stands(
+    // A rollback works at the end of the file too.
+    check(
         "r-4",
         &[],
         &[
@@ -253,10 +253,10 @@ fn the_context_is_without_the_turns_that_were_taken_back() {
             &["<environment_context>\n<cwd>/srv/weir</cwd>\n</environment_context>"],
         ],
     );
-    stands("\"num_turns\":9", &[], &[&first, &gauge]);
-    // More than there are: what stands before the first prompt stays.
-    stands("r-5", &[], &[&first]);
-    stands("r-6", &[], &[&first, &["Is it raining?", "No."]]);
+    check("\"num_turns\":9", &[], &[&first, &gauge]);
+    // If more turns are rolled back than there are, the content before the first prompt stays.
+    check("r-5", &[], &[&first]);
+    check("r-6", &[], &[&first, &["Is it raining?", "No."]]);
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_rollout_without_envelopes_is_read_as_one_with_them() {
     for head in [line(0), line(1), &BARE.as_bytes()[..300]] {
         assert!(importer("codex").detect(std::path::Path::new("r.jsonl"), head));
     }
-    // Gone on with by a later version.
+    // A later version continues the rollout.
     let more = r#"{"timestamp":"2025-10-01T10:00:00.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"And the bell"}]}}
 {"timestamp":"2025-10-01T10:00:01.000Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Ringing."}]}}
 "#;

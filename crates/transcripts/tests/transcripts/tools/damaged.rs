@@ -1,4 +1,4 @@
-//! Transcripts that are damaged or hostile: what can be used is, the rest is reported.
+//! Damaged or hostile transcripts: usable records are imported, the others are reported.
 
 use crate::tools::recorder::{Recorder, importer};
 use crate::tools::stored::{FORMATS, fixtures, import, is_sound, store};
@@ -15,7 +15,7 @@ impl Random {
     }
 }
 
-/// Replaces each value of an object in turn, at any depth, by `odd`.
+/// Replaces each value of an object, at any depth and one at a time, by `odd`.
 fn with_odd(value: &serde_json::Value, odd: &serde_json::Value) -> Vec<serde_json::Value> {
     let mut all = Vec::new();
     let keys: Vec<String> = match value {
@@ -66,7 +66,7 @@ fn a_value_of_any_other_type_costs_at_most_its_record() {
                     let mut lines = records.clone();
                     let changed = changed.to_string();
                     lines[at] = &changed;
-                    // The recorder insists on the contract.
+                    // The recorder checks the contract.
                     Recorder::of(format, &path, lines.join("\n").as_bytes());
                 }
             }
@@ -122,7 +122,7 @@ fn a_huge_line_is_passed_over_and_reported() {
         .into_iter()
         .filter(|(_, path)| path.ends_with(".jsonl"))
     {
-        // One file of each format is enough: such a line takes its time.
+        // One file of each format is enough, since such a line takes long.
         if seen_formats.contains(&format) {
             continue;
         }

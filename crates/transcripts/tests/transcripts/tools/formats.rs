@@ -1,10 +1,10 @@
-//! Which format a file has is told by what is in it, never by its name.
+//! Detection: the format of a file depends on its content, never on its name.
 
 use std::path::{Path, PathBuf};
 
 use loopstore_transcripts::importers;
 
-/// Returns the formats that know the beginning of a file.
+/// Returns the formats that recognise the beginning of a file.
 pub fn formats_of(bytes: &[u8]) -> Vec<&'static str> {
     let head = &bytes[..bytes.len().min(64 << 10)];
     let knows = importers()
@@ -23,13 +23,13 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a file only tells of a task, or of a session, whose messages are another.
-fn is_beside(path: &Path) -> bool {
-    let is_told = ["fixtures/cline", "fixtures/roo-code"]
+/// True if a file describes a task or a session whose messages are in another file.
+fn is_companion(path: &Path) -> bool {
+    let is_task = ["fixtures/cline", "fixtures/roo-code"]
         .iter()
         .any(|folder| path.to_string_lossy().contains(folder));
     let ends = ["api_conversation_history.json", ".messages.json"];
-    is_told && !ends.iter().any(|end| path.to_string_lossy().ends_with(end))
+    is_task && !ends.iter().any(|end| path.to_string_lossy().ends_with(end))
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn every_hand_written_transcript_is_of_exactly_one_format() {
         assert!(!found.is_empty() || !is_ours, "{}", importer.format());
         for path in found {
             let bytes = std::fs::read(&path).unwrap();
-            let expected: &[&str] = match is_beside(&path) {
+            let expected: &[&str] = match is_companion(&path) {
                 true => &[],
                 false => &[importer.format()],
             };

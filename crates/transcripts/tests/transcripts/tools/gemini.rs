@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::recording::real_transcripts;
 use crate::tools::recorder::{Recorder, importer};
-use crate::tools::stored::{import, is_sound, rows, said, shown, store};
+use crate::tools::stored::{content_of, import, is_sound, rows, shown, store};
 
 #[test]
 fn calls_and_results_come_out_of_the_answer() {
@@ -75,7 +75,7 @@ fn rewound() -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Imports lines, and returns the context that they leave.
+/// Imports lines, and returns the context.
 fn context_of(lines: &[String]) -> (Recorder, Vec<String>) {
     let bytes = lines.join("\n") + "\n";
     let store = store();
@@ -128,7 +128,7 @@ fn the_context_is_the_list_of_messages_as_it_stands() {
     ];
     let until = |line: usize| context_of(&lines[..line]).1;
     assert_eq!(until(9), [&first[..], &["Sell her", "Sold."]].concat());
-    // What was taken back is gone though nothing follows.
+    // Reverted messages are gone even if nothing follows.
     assert_eq!(until(10), first);
     assert_eq!(until(11), first);
     assert_eq!(
@@ -165,7 +165,7 @@ fn going_back_to_what_is_not_there_leaves_nothing() {
 fn a_list_that_ends_earlier_goes_back_and_one_in_the_middle_of_a_turn_is_told() {
     let lines = rewound();
     let mut cut = lines[..9].to_vec();
-    // A prompt that was stopped is taken off the list.
+    // An interrupted prompt is removed from the list.
     cut.push(lines[10].clone());
     let (recorded, context) = context_of(&cut);
     assert_eq!((recorded.skips().len(), context.len()), (0, 5));
@@ -173,12 +173,12 @@ fn a_list_that_ends_earlier_goes_back_and_one_in_the_middle_of_a_turn_is_told() 
     let (recorded, context) = context_of(&cut);
     assert_eq!(recorded.skips().len(), 1, "{:?}", recorded.skips());
     assert_eq!(context.len(), 4);
-    // To the first prompt: what was said before it stays.
+    // A rewind to the first prompt: the messages before it stay.
     let mut cut = lines[..9].to_vec();
     cut.push(r#"{"$rewindTo":"u1"}"#.into());
     let (recorded, context) = context_of(&cut);
     assert_eq!((recorded.skips().len(), context.len()), (0, 1));
-    // To a message that only the summary has.
+    // A rewind to a message that only the summary contains.
     let mut cut = lines[..16].to_vec();
     cut.push(r#"{"$rewindTo":"s2"}"#.into());
     let (recorded, _) = context_of(&cut);
@@ -204,8 +204,8 @@ fn a_list_that_cannot_be_read_takes_nothing_back() {
 fn responses_without_ids_are_all_kept() {
     let mut lines = rewound();
     lines.truncate(2);
-    let response = |said: &str| {
-        format!(r#"{{"functionResponse":{{"name":"ls","response":{{"output":"{said}"}}}}}}"#)
+    let response = |output: &str| {
+        format!(r#"{{"functionResponse":{{"name":"ls","response":{{"output":"{output}"}}}}}}"#)
     };
     let parts = [response("Gull"), response("Tern")].join(",");
     lines.push(format!(
@@ -222,14 +222,14 @@ fn responses_without_ids_are_all_kept() {
 fn a_response_in_the_users_name_is_a_result_once() {
     let mut lines = rewound();
     lines.truncate(7);
-    // Without the writing that has the result in its call.
+    // Without the version of the message that has the result in its call.
     lines[4] = lines[4].replace(r#""result":[{"functionResponse":{"id":"k1","name":"ls","response":{"output":"Gull"}}}],"status":"success""#, r#""status":"executing""#);
     let (recorded, context) = context_of(&lines);
     assert_eq!(context[2..], ["I look. k1", "Gull", "The Gull."]);
     assert_eq!(recorded.sessions[0].loops.len(), 1);
 }
 
-/// What a document says without the messages from `end` on, `cut` of its last one taken out.
+/// Returns a document without the messages from `end` on, and without the fields `cut` of its last message.
 fn prefix(document: &Value, end: usize, cut: &[&str]) -> Vec<u8> {
     let mut document = document.clone();
     let messages = document["messages"].as_array_mut().unwrap();
@@ -239,7 +239,7 @@ fn prefix(document: &Value, end: usize, cut: &[&str]) -> Vec<u8> {
         for key in cut {
             last.remove(*key);
         }
-        // Without its results, as it stands while its tools run.
+        // Without its results, as while its tools run.
         if let (true, Some(calls)) = (cut.is_empty(), last.get_mut("toolCalls")) {
             for call in calls.as_array_mut().unwrap() {
                 let call = call.as_object_mut().unwrap();
@@ -251,9 +251,9 @@ fn prefix(document: &Value, end: usize, cut: &[&str]) -> Vec<u8> {
     serde_json::to_vec_pretty(&document).unwrap()
 }
 
-/// Everything in a store but the ticks and times of its import.
-fn stands(store: &SqliteStore) -> Vec<String> {
-    let mut all = said(store);
+/// Returns everything in a store except the ticks and times of its import.
+fn stored_rows(store: &SqliteStore) -> Vec<String> {
+    let mut all = content_of(store);
     for sql in [
         "SELECT loop_id, seq, turn, role, author, payload FROM v_messages ORDER BY 1, 2",
         "SELECT loop_id, parent_turn, status, turns, messages, tokens FROM v_loops ORDER BY 1",
@@ -285,10 +285,14 @@ fn grows_as_a_whole(document: &Value) {
             &prefix(document, end, &["toolCalls"]),
         );
         import(&twice, importer("gemini-cli"), "grow.json", &bytes).unwrap();
-        assert_eq!(stands(&twice), stands(&whole), "after {end} messages");
+        assert_eq!(
+            stored_rows(&twice),
+            stored_rows(&whole),
+            "after {end} messages"
+        );
     }
     import(&grown, importer("gemini-cli"), "grow.json", &bytes).unwrap();
-    assert_eq!(stands(&grown), stands(&whole));
+    assert_eq!(stored_rows(&grown), stored_rows(&whole));
     let report = import(&grown, importer("gemini-cli"), "grow.json", &bytes).unwrap();
     assert_eq!((report.added_messages, report.revised), (0, 0));
     is_sound(&grown, "grown");
@@ -312,7 +316,7 @@ fn a_recorded_document_that_grows_ends_as_the_whole_does() {
         import(&grown, importer("gemini-cli"), "grow.json", bytes).unwrap();
     }
     import(&whole, importer("gemini-cli"), "grow.json", &second).unwrap();
-    assert_eq!(stands(&grown), stands(&whole));
+    assert_eq!(stored_rows(&grown), stored_rows(&whole));
     grows_as_a_whole(&serde_json::from_slice(&second).unwrap());
 }
 

@@ -1,4 +1,4 @@
-//! Transcripts of other tools become the sessions, loops, turns and messages that they record.
+//! Transcripts of other tools: the sessions, loops, turns and messages that are imported.
 
 mod adk;
 mod codex;

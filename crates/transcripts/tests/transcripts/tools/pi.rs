@@ -133,7 +133,7 @@ fn compaction(id: &str, parent: &str, kept: &str) -> String {
     )
 }
 
-/// The context after these entries, without what pi puts around a summary.
+/// Returns the context after these entries, without the texts that pi puts around a summary.
 fn context_of(entries: &[String]) -> Vec<String> {
     let store = store();
     let header =

@@ -1,5 +1,5 @@
-//! Recorded transcripts, if they are at hand: the folder that `LOOPSTORE_REAL_TRANSCRIPTS` names
-//! holds `MANIFEST.md` with what each file contains, and the files.
+//! Recorded transcripts, if they are available: the folder that `LOOPSTORE_REAL_TRANSCRIPTS` names contains
+//! `MANIFEST.md`, which describes each file, and the files.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,9 @@ use loopstore::{AgentMessage, Message};
 
 use crate::tools::formats::formats_of;
 use crate::tools::recorder::{Recorder, importer};
-use crate::tools::stored::{FORMATS, import, is_sound, said, store};
+use crate::tools::stored::{FORMATS, content_of, import, is_sound, store};
 
-/// What a file holds.
+/// The counts of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     prompts: usize,
@@ -21,10 +21,10 @@ struct Counts {
     compactions: usize,
 }
 
-/// A file with the manifest's words on it: its counts, and what is peculiar.
+/// A file with its description in the manifest: its counts, and its peculiarities.
 struct File {
     path: PathBuf,
-    said: String,
+    description: String,
     peculiar: String,
 }
 
@@ -40,14 +40,14 @@ fn manifest(folder: &Path, format: &str) -> Vec<File> {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         File {
             path: folder.join(format).join(cells[1]),
-            said: cells[4].to_owned(),
+            description: cells[4].to_owned(),
             peculiar: cells[5].to_owned(),
         }
     })
     .collect()
 }
 
-/// Returns the number that stands before one of `names`, 0 if none does.
+/// Returns the number before one of `names`, 0 if there is none.
 fn number(text: &str, names: &[&str]) -> usize {
     let before = |name: &&str| {
         let (before, _) = text.split_once(&format!(" {name}"))?;
@@ -58,18 +58,18 @@ fn number(text: &str, names: &[&str]) -> usize {
 }
 
 fn expected(format: &str, file: &File) -> Counts {
-    let said = file.said.as_str();
+    let description = file.description.as_str();
     Counts {
-        prompts: number(said, &["prompts", "user"]),
-        answers: number(said, &["assistant messages", "gemini"]),
-        calls: number(said, &["tool calls", "function calls"]),
+        prompts: number(description, &["prompts", "user"]),
+        answers: number(description, &["assistant messages", "gemini"]),
+        calls: number(description, &["tool calls", "function calls"]),
         results: match format {
-            "gemini-cli" => number(said, &["tool calls"]),
-            "adk" => number(said, &["function calls"]),
-            _ => number(said, &["outputs", "results"]),
+            "gemini-cli" => number(description, &["tool calls"]),
+            "adk" => number(description, &["function calls"]),
+            _ => number(description, &["outputs", "results"]),
         },
-        runs: number(said, &["tool runs"]),
-        errors: number(said, &["errors"]),
+        runs: number(description, &["tool runs"]),
+        errors: number(description, &["errors"]),
         compactions: number(&format!(" {}", file.peculiar), &["compaction", "compacted"]),
     }
 }
@@ -89,7 +89,7 @@ fn found(format: &str, recorded: &Recorder) -> Counts {
     }
     for (message, _) in recorded.messages() {
         match message.message() {
-            // The manifest counts what began to run.
+            // The manifest counts commands that were started.
             None => counts.runs += usize::from(is_start(message)),
             Some(Message::User(_)) => counts.prompts += usize::from(is_prompt(format, message)),
             Some(Message::Assistant(answer)) => {
@@ -97,7 +97,7 @@ fn found(format: &str, recorded: &Recorder) -> Counts {
                     .content
                     .iter()
                     .filter(|b| matches!(b, loopstore::Content::Text(_)));
-                // The manifest counts items, of which a call of the model gives several.
+                // The manifest counts items, of which one call of the model produces several.
                 counts.answers += if format == "codex" { texts.count() } else { 1 };
             }
             Some(Message::ToolResult(result)) => {
@@ -139,13 +139,13 @@ fn real_transcripts_hold_what_the_manifest_says() {
             let recorded = Recorder::of(format, &path, &bytes);
             let mut expected = expected(format, &file);
             let mut found = found(format, &recorded);
-            if !["pi", "codex"].contains(&format) || number(&file.said, &["errors"]) == 0 {
+            if !["pi", "codex"].contains(&format) || number(&file.description, &["errors"]) == 0 {
                 (expected.errors, found.errors) = (0, 0);
             }
             if format == "adk" {
-                // The manifest counts events, of which each gives one message here.
+                // The manifest counts events, each of which becomes one message.
                 let all = found.prompts + found.answers + found.results;
-                assert_eq!(all, number(&file.said, &["events"]), "{path}");
+                assert_eq!(all, number(&file.description, &["events"]), "{path}");
                 (expected.prompts, expected.answers) = (found.prompts, found.answers);
             }
             if format == "copilot-cli" {
@@ -179,10 +179,10 @@ fn real_transcripts_that_grow_add_only_what_is_new() {
         let two = import(&grown, importer(format), &b.to_string_lossy(), &second).unwrap();
         import(&whole, importer(format), &b.to_string_lossy(), &second).unwrap();
         assert_eq!(one.sessions, two.sessions);
-        assert_eq!(said(&grown), said(&whole), "{format}");
+        assert_eq!(content_of(&grown), content_of(&whole), "{format}");
         assert_eq!(two.revised, 0, "{format}");
         is_sound(&grown, format);
-        // What was grown already is not lost if the shorter file comes again.
+        // Messages that were imported stay if the shorter file is imported again.
         let again = import(&grown, importer(format), &a.to_string_lossy(), &first).unwrap();
         assert_eq!((again.added_messages, again.revised), (0, 0), "{format}");
     }

@@ -1,4 +1,4 @@
-//! A sink that keeps everything and insists on the contract.
+//! A sink that records all calls and checks the contract.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -15,17 +15,17 @@ pub fn importer(format: &str) -> &'static dyn Importer {
     known.find(|importer| importer.format() == format).unwrap()
 }
 
-/// One loop as it was told.
+/// A recorded loop.
 pub struct TestLoop {
     pub record: LoopRecord,
     pub messages: Vec<(AgentMessage, Vec<u8>)>,
 }
 
-/// One session as it was told.
+/// A recorded session.
 pub struct TestSession {
     pub head: SessionHead,
     pub loops: Vec<TestLoop>,
-    /// With the number of messages of the loop so far.
+    /// The compactions, each with the number of messages of the loop so far.
     pub compactions: Vec<(FoundCompaction, usize)>,
 }
 
@@ -59,7 +59,7 @@ impl Recorder {
         recorder
     }
 
-    /// The `nth` message that a model sees, as JSON.
+    /// Returns the `nth` message that a model sees, as JSON.
     pub fn json_of(&self, nth: usize) -> serde_json::Value {
         let mut seen = self.messages().filter(|(m, _)| m.message().is_some());
         serde_json::to_value(&seen.nth(nth).unwrap().0).unwrap()
@@ -72,7 +72,7 @@ impl Recorder {
             .flat_map(|l| &l.messages)
     }
 
-    /// The reasons of all skips, with their lines.
+    /// Returns the reasons of all skips, with their lines.
     pub fn skips(&self) -> Vec<String> {
         let line = |line: &Option<u64>| line.map_or("-".into(), |line| line.to_string());
         self.skipped
@@ -81,7 +81,7 @@ impl Recorder {
             .collect()
     }
 
-    /// The sessions as a text to compare: loops with parent, kind and status, messages with turn.
+    /// Returns the sessions as a text to compare: loops with parent, kind and status, messages with turn.
     pub fn outline(&self) -> String {
         let mut out = String::new();
         for session in &self.sessions {
@@ -192,7 +192,7 @@ impl Sink for Recorder {
         let id = &head.session.session_id;
         let known = |s: &TestSession| s.head.session.session_id == *id;
         if let Some(at) = self.sessions.iter().position(known) {
-            // Goes on with one begun before.
+            // Continues a session that was begun before.
             let session = self.sessions.remove(at);
             self.sessions.push(session);
             return Ok(());

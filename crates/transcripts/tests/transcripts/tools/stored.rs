@@ -1,4 +1,4 @@
-//! What a transcript leaves in a store: the same whenever it comes, in pieces or whole.
+//! The stored result of an import does not depend on whether the transcript is imported in pieces or whole.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub fn store() -> SqliteStore {
     SqliteStore::in_memory().unwrap()
 }
 
-/// Imports `bytes` as the file `path`; an error is a file without a conversation.
+/// Imports `bytes` as the file `path`. Returns an error for a file without a conversation.
 pub fn import(
     store: &SqliteStore,
     importer: &dyn Importer,
@@ -58,7 +58,7 @@ pub fn rows(store: &SqliteStore, sql: &str) -> Vec<String> {
     found.rows.iter().map(|row| line(row).join(" ")).collect()
 }
 
-/// All that a store says of its sessions.
+/// Returns everything that a store contains of its sessions.
 fn everything(store: &SqliteStore) -> Vec<String> {
     let mut all = rows(store, "SELECT * FROM v_messages ORDER BY 1, 2, 3");
     all.extend(rows(store, "SELECT * FROM v_loops ORDER BY 1, 2"));
@@ -66,8 +66,8 @@ fn everything(store: &SqliteStore) -> Vec<String> {
     all
 }
 
-/// What models see, block by block: an answer that came in two parts is two messages.
-pub fn said(store: &SqliteStore) -> Vec<String> {
+/// Returns what models see, block by block, since an answer that was imported in two parts is two messages.
+pub fn content_of(store: &SqliteStore) -> Vec<String> {
     let sql = "SELECT session_id, loop_id, role, json_extract(payload, '$.toolCallId'),
             json_extract(payload, '$.isError'), block.value
         FROM v_messages, json_each(payload, '$.content') block
@@ -75,7 +75,7 @@ pub fn said(store: &SqliteStore) -> Vec<String> {
     rows(store, sql)
 }
 
-/// The context of a session's current loop.
+/// Returns the context of a session's current loop.
 pub fn context(store: &SqliteStore, session: &SessionId) -> Vec<AgentMessage> {
     context_for(store, session, None)
 }
@@ -93,12 +93,12 @@ fn context_for(
     context.unwrap().messages
 }
 
-/// The texts of a context, with the ids of calls.
+/// Returns the texts of a context, with the ids of calls.
 pub fn shown(store: &SqliteStore, session: &str) -> Vec<String> {
     shown_to(store, session, None)
 }
 
-/// The same of a context for a provider.
+/// Returns the texts of a context for a provider.
 pub fn shown_to(
     store: &SqliteStore,
     session: &str,
@@ -113,7 +113,7 @@ pub fn shown_to(
     messages.iter().map(text).collect()
 }
 
-/// Checks what must hold for every database.
+/// Checks the invariants of every database.
 pub fn is_sound(store: &SqliteStore, what: &str) {
     let report = loopstore_verify::verify(store).unwrap();
     assert!(report.problems.is_empty(), "{what}: {:#?}", report.problems);
@@ -150,13 +150,13 @@ fn a_file_that_is_cut_anywhere_and_comes_again_whole_loses_and_doubles_nothing()
         let bytes = std::fs::read(&path).unwrap();
         let whole = store();
         import(&whole, importer(format), &path, &bytes).unwrap();
-        let expected = said(&whole);
+        let expected = content_of(&whole);
         let step = (bytes.len() / 8).max(1);
         for cut in (0..bytes.len()).step_by(step).chain(line_ends(&bytes)) {
             let store = store();
             let part = import(&store, importer(format), &path, &bytes[..cut]);
             import(&store, importer(format), &path, &bytes).unwrap();
-            assert_eq!(said(&store), expected, "{path} at {cut}: {part:?}");
+            assert_eq!(content_of(&store), expected, "{path} at {cut}: {part:?}");
         }
     }
 }
@@ -181,7 +181,7 @@ fn a_file_that_grows_line_by_line_stays_sound() {
 #[test]
 fn a_file_that_grows_line_by_line_always_shows_what_the_whole_does() {
     for (format, path) in fixtures() {
-        // What an event tells of the item before it may come later.
+        // The event that announces an item may come later.
         if !["rolled-back.jsonl", "rewound.jsonl"]
             .iter()
             .any(|name| path.ends_with(name))

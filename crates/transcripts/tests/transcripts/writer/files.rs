@@ -1,4 +1,4 @@
-//! Which files are imported, and what is said of the others.
+//! The files that an import reads, and the reports on the others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use loopstore_transcripts::{
 
 use crate::writer::script::*;
 
-/// Reads files that begin with `LINES`: each further line is `session text`; `!` breaks off.
+/// Reads files that begin with `LINES`: each further line is `session text`; `!` ends with an error.
 struct Lines;
 
 impl Importer for Lines {
@@ -186,7 +186,7 @@ fn bad_paths_are_errors_that_say_what_is_wrong() {
         assert!(error.contains(part) && error.contains(name), "{error}");
     }
     assert_eq!(rows(&store, "SELECT count(*) FROM sessions"), ["0"]);
-    // What is good comes in all the same.
+    // Valid files are imported all the same.
     for name in ["missing", "none/readme.md", "none"] {
         let report = all(&store, &[&at(name), &at("good.x")]).unwrap();
         assert_eq!((report.files, report.failed.len()), (1, 1), "{report:?}");

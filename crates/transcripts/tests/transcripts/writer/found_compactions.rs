@@ -1,4 +1,4 @@
-//! Compactions of other tools: where their blocks stand, what they cover and what a context shows.
+//! Compactions of other tools: the positions of their blocks, the messages that they cover, and the contexts.
 
 use loopstore::extend::{BlockKind, read};
 use loopstore::internal::restore_block;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::writer::script::*;
 
-/// Three loops of two turns each.
+/// Returns three loops of two turns each.
 fn three() -> Vec<Step> {
     let mut steps = vec![Step::Own("s"), begin("a", None)];
     steps.extend(work("a", "one"));
@@ -29,7 +29,7 @@ const BLOCKS: &str = "SELECT loop, generation, kind, extends, first_start, first
 const COVERAGE: &str = "SELECT id >> 32, loop, from_seq, to_seq, from_turn, to_turn, disposition
     FROM coverage ORDER BY id";
 
-/// Checks the figures of the last run against the context that stands.
+/// Checks the figures of the last run against the current context.
 fn check_sizes(store: &SqliteStore, leaf: &str) {
     let shown = context(store, leaf).len().to_string();
     let sql = "SELECT messages_after FROM runs ORDER BY key DESC LIMIT 1";
@@ -112,7 +112,7 @@ fn a_summary_before_the_first_turn_of_a_loop_stands_on_the_loop_before() {
         rows(&store, BLOCKS),
         [r#"1 1 "rollup" null null null 0 1 null null 4"#]
     );
-    // A prompt without an answer is still in flight: nothing of its loop can be covered.
+    // A prompt without an answer is still in flight: its loop cannot be covered.
     let open = [
         running("d", Some("c")),
         user("d", 0, "next"),
@@ -143,7 +143,7 @@ fn a_later_summary_goes_on_from_the_one_before() {
             r#"4 2 "rollup" 2 null null 0 1 2 2 6"#,
         ]
     );
-    // The second one's loop before was kept in part, so it is told of again, as a whole.
+    // The second compaction kept a part of the loop before it, so that loop gets a new block, which covers it whole.
     assert_eq!(
         rows(&store, COVERAGE)[4..],
         [
@@ -251,7 +251,7 @@ fn cleared_results_are_replaced_wherever_they_show() {
         ("[cleared]", "result two")
     );
     check_sizes(&store, "c");
-    // Once more: what was cleared stays so, and the same again changes nothing.
+    // Cleared results stay cleared, and repeating the clearing changes nothing.
     steps.push(clear("c", &["call-two"]));
     steps.push(clear("c", &["call-two", "call-one"]));
     import(&store, &steps);
@@ -323,7 +323,7 @@ fn block(json: serde_json::Value) -> Step {
     })
 }
 
-/// One loop of four turns, the second with a call, notes between.
+/// Returns one loop of four turns, the second with a call, with notes between them.
 fn four() -> Vec<Step> {
     vec![
         Step::Own("s"),

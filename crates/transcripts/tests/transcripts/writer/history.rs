@@ -1,4 +1,4 @@
-//! Recorded turns and events: stored without second copies, given back whole.
+//! Recorded turns and events: stored without second copies, and read back whole.
 
 use loopstore::extend::{StoreError, read};
 use loopstore::internal::{restore_history, shorten_history};
@@ -104,7 +104,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Collects the objects with a role: any of them may be a message.
+/// Collects all objects with a role: each of them may be a message.
 fn messages<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| messages(value, found)),

@@ -1,4 +1,4 @@
-//! What an import leaves in the store, and what it does not do twice.
+//! The stored result of an import, and of a repeated import.
 
 mod files;
 mod found_compactions;
@@ -10,8 +10,8 @@ use loopstore::*;
 use loopstore_transcripts::ImportError;
 use script::*;
 
-/// Two loops with all kinds of messages.
-fn story() -> Vec<Step> {
+/// Returns two loops with all kinds of messages.
+fn two_loops() -> Vec<Step> {
     let mut steps = vec![
         Step::Own("s"),
         begin("a", None),
@@ -27,11 +27,11 @@ fn story() -> Vec<Step> {
 #[test]
 fn importing_twice_adds_nothing() {
     let store = store();
-    let first = import(&store, &story());
+    let first = import(&store, &two_loops());
     assert_eq!((first.loops, first.turns), (2, 4));
     assert_eq!((first.messages, first.added_messages), (8, 8));
     let before = dump(&store);
-    let second = import(&store, &story());
+    let second = import(&store, &two_loops());
     assert_eq!(dump(&store), before);
     assert_eq!(
         (second.messages, second.added_messages, second.revised),
@@ -43,7 +43,7 @@ fn importing_twice_adds_nothing() {
 
 #[test]
 fn a_session_takes_over_what_the_transcript_says() {
-    let store = imported(&story());
+    let store = imported(&two_loops());
     assert_eq!(
         rows(
             &store,
@@ -65,7 +65,7 @@ fn a_session_takes_over_what_the_transcript_says() {
 
 #[test]
 fn a_transcript_that_grew_gives_the_same_as_the_whole_at_once() {
-    let steps = story();
+    let steps = two_loops();
     let whole = essence(&imported(&steps));
     for cut in 2..steps.len() {
         let store = imported(&steps[..cut]);
@@ -143,7 +143,7 @@ fn a_sealed_message_that_came_back_changed_is_kept_once_beside_the_first() {
         "{kept:?}"
     );
     assert_eq!(context(&store, "a"), ["go", "first", "more"]);
-    // What comes after the revision still finds its place.
+    // Messages after the revision are still matched.
     let mut grown = changed("second");
     grown.push(assistant("a", 1, "end"));
     let report = import(&store, &grown);
@@ -213,7 +213,7 @@ fn an_answer_that_goes_on_after_the_end_of_the_file_gets_its_rest() {
     );
 }
 
-/// Four runs of one key whose first messages are the same.
+/// Returns four runs of one key whose first messages are the same.
 fn runs() -> Vec<Step> {
     let mut steps = Vec::new();
     for answer in ["w", "x", "y", "z"] {
@@ -318,9 +318,9 @@ fn a_parent_that_is_missing_is_noted_and_a_wrong_cut_is_reported() {
 
 #[test]
 fn an_import_that_fails_leaves_nothing() {
-    let store = imported(&story());
+    let store = imported(&two_loops());
     let before = dump(&store);
-    let mut steps = story();
+    let mut steps = two_loops();
     steps.extend([
         begin("c", Some("b")),
         user("c", 0, "new"),
@@ -357,8 +357,8 @@ fn a_session_without_a_loop_is_reported_and_not_stored() {
 
 #[test]
 fn metadata_follows_the_newest_import() {
-    let store = imported(&story());
-    let mut steps = story();
+    let store = imported(&two_loops());
+    let mut steps = two_loops();
     let mut record = record("b", Some("a"), LoopStatus::Aborted);
     record.ended_at = Some(Time::from_text("2026-01-03T00:00:00Z"));
     record.metadata = Some(Json::parse(r#"{"a":1.0}"#).unwrap());

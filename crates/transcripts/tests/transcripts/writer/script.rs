@@ -1,4 +1,4 @@
-//! A scripted importer, and ways to look at what it left.
+//! A scripted importer, and helpers to read its result.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -89,7 +89,7 @@ pub fn running(id: &str, parent: Option<&str>) -> Step {
     Step::Loop(record(id, parent, LoopStatus::Running))
 }
 
-/// A message whose raw record is its JSON.
+/// Returns a message whose raw record is its JSON.
 pub fn step(loop_key: &str, turn: u32, message: Message) -> Step {
     let message = AgentMessage::from(message).in_turn(TurnId::new(loop_key, turn));
     let raw = serde_json::to_string(&message).unwrap();
@@ -101,7 +101,7 @@ pub fn user(loop_key: &str, turn: u32, text: &str) -> Step {
 }
 
 pub fn assistant(loop_key: &str, turn: u32, text: &str) -> Step {
-    step(loop_key, turn, said(vec![Content::text(text)]))
+    step(loop_key, turn, answer(vec![Content::text(text)]))
 }
 
 pub fn call(loop_key: &str, turn: u32, id: &str) -> Step {
@@ -109,7 +109,7 @@ pub fn call(loop_key: &str, turn: u32, id: &str) -> Step {
     step(
         loop_key,
         turn,
-        said(vec![Content::tool_call(id, "read", arguments)]),
+        answer(vec![Content::tool_call(id, "read", arguments)]),
     )
 }
 
@@ -132,14 +132,14 @@ pub fn note(loop_key: &str, kind: &str, text: &str) -> Step {
     )
 }
 
-fn said(content: Vec<Content>) -> Message {
+fn answer(content: Vec<Content>) -> Message {
     Message::Assistant(AssistantMessage {
         content,
         ..AssistantMessage::default()
     })
 }
 
-/// A prompt, a call with its result, and an answer: two turns, four messages.
+/// Returns a prompt, a call with its result, and an answer: two turns, four messages.
 pub fn work(loop_key: &str, name: &str) -> Vec<Step> {
     let id = format!("call-{name}");
     vec![
@@ -197,7 +197,7 @@ pub fn imported(steps: &[Step]) -> SqliteStore {
     store
 }
 
-/// The rows of a query as text.
+/// Returns the rows of a query as text.
 pub fn rows(store: &SqliteStore, sql: &str) -> Vec<String> {
     let found = store.query(sql).unwrap();
     let line = |row: &Vec<Json>| {
@@ -222,7 +222,7 @@ pub const TABLES: [&str; 11] = [
     "imports",
 ];
 
-/// Everything that is stored.
+/// Returns all stored rows.
 pub fn dump(store: &SqliteStore) -> BTreeMap<&'static str, Vec<String>> {
     TABLES
         .into_iter()
@@ -230,8 +230,8 @@ pub fn dump(store: &SqliteStore) -> BTreeMap<&'static str, Vec<String>> {
         .collect()
 }
 
-/// What two databases must have in common after the same transcript: all but keys, salts, ticks
-/// and clocks.
+/// Returns what two databases must have in common after the same import: all columns except keys, salts, ticks and
+/// times.
 pub fn essence(store: &SqliteStore) -> Vec<Vec<String>> {
     [
         "SELECT session_id, agent_id, title, created_at, last_active_at, source, meta,
@@ -263,7 +263,7 @@ pub fn chain(store: &SqliteStore, loop_key: &str) -> Vec<ChainLink> {
     .unwrap()
 }
 
-/// The texts that the context of a leaf shows, by its active blocks alone.
+/// Returns the texts of the context of a leaf, by its active blocks alone.
 pub fn context(store: &SqliteStore, loop_key: &str) -> Vec<String> {
     let links = chain(store, loop_key);
     read(store, |snapshot| {

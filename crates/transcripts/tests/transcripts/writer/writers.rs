@@ -1,5 +1,5 @@
-//! Blocks have several writers: a compaction of ours, one found in a transcript, and the restore of an
-//! exported session. What a block says of the loops that it covers must not depend on which it was.
+//! Blocks have several writers: a compaction by loopstore, a compaction found in a transcript, and the restore of an
+//! exported session. The stored coverage must not depend on the writer.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -11,8 +11,8 @@ use loopstore_transcripts::{Source, StoredLines, import_source};
 
 use super::script::*;
 
-/// Three loops of two turns, each followed by a note that no context shows.
-fn noted() -> Vec<Step> {
+/// Returns three loops of two turns, each followed by a note that no context shows.
+fn with_notes() -> Vec<Step> {
     let mut steps = vec![Step::Own("s")];
     for (id, parent) in [("a", None), ("b", Some("a")), ("c", Some("b"))] {
         steps.push(begin(id, parent));
@@ -23,15 +23,18 @@ fn noted() -> Vec<Step> {
 }
 
 fn compacted_by_us() -> SqliteStore {
-    let store = imported(&noted());
+    let store = imported(&with_notes());
     let request = CompactRequest {
-        config: CompactionConfig {
-            keep_first_turns: 0,
-            keep_recent: KeepRecent::Turns(1),
-            compaction_scope: CompactionScope::FixedCount(0),
-            block_strategy: Some(Arc::new(DefaultBlockCompaction)),
-            ..CompactionConfig::default()
-        },
+        policy: Policy::of(
+            ContextConfig::default(),
+            CompactionConfig {
+                keep_first_turns: 0,
+                keep_recent: KeepRecent::Turns(1),
+                compaction_scope: CompactionScope::FixedCount(0),
+                block_strategy: Some(Arc::new(DefaultBlockCompaction)),
+                ..CompactionConfig::default()
+            },
+        ),
         trigger: CompactTrigger::Force,
         ..CompactRequest::default()
     };
@@ -59,15 +62,15 @@ fn a_loop_that_is_rolled_up_is_covered_through_its_last_message_whoever_writes()
     let found = with_summary();
     let ours = compacted_by_us();
     for store in [&found, &ours, &restored(&found), &restored(&ours)] {
-        // The note after a loop was read by nobody.
+        // The compaction did not read the note after a loop.
         assert_eq!(rows(store, rolled_up), [r#""a" 0 3 0 1"#, r#""b" 0 3 0 1"#]);
         assert!(loopstore_verify::verify(store).unwrap().ok);
     }
 }
 
-/// A summary of the first two loops and the first turn of the third.
+/// Returns a summary of the first two loops and the first turn of the third.
 fn with_summary() -> SqliteStore {
-    let mut steps = noted();
+    let mut steps = with_notes();
     steps.push(summary("c", "sum", Some(("c", 1))));
     imported(&steps)
 }

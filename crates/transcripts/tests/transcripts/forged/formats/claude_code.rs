@@ -23,7 +23,7 @@ pub fn claude_code(at: At) -> Vec<Written> {
             "content": content, "usage": {"input_tokens": 1, "output_tokens": 1}}})
     };
     let result = |id: &str, content: Value, is_error: bool| json!({"type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error});
-    // A compaction before all that counts.
+    // A compaction before the records that matter.
     add(user(json!("Good morning.")));
     add(answer(
         "m0",
@@ -114,7 +114,7 @@ pub fn claude_code(at: At) -> Vec<Written> {
         "m2",
         json!([{"type": "text", "text": "Order BY70 is found."}]),
     ));
-    // An older version wrote what a command said without its exit code.
+    // An older version wrote the output of a command without its exit code.
     add(answer(
         "m3",
         json!([{"type": "tool_use", "id": "c7", "name": "Bash", "input": {"command": "ls"}}]),

@@ -1,4 +1,4 @@
-//! Agents that write a line for each event.
+//! Agents that write one line per event.
 
 use serde_json::{Value, json};
 
@@ -102,7 +102,7 @@ pub fn codex(at: At) -> Vec<Written> {
         output("c1", json!(at("tool-child-output") + &idle() + &idle())),
         answer(at("agent-child-text")),
     ];
-    // An older version without events: what is all frame is no prompt.
+    // An older version without events: a text that is only frame is not a prompt.
     let old = [
         line(
             "session_meta",

@@ -1,7 +1,7 @@
-//! One transcript of each format with the same forged text in every place that is no human's.
+//! One transcript of each format, with the same forged text in every place that is not a human's.
 //!
-//! Each holds the same: a first prompt with [`INSTRUCTION`] in its middle, calls with their results and errors,
-//! what the harness says in the user's name where the format has that, and [`SECOND`].
+//! Each transcript contains a first prompt with [`INSTRUCTION`] in its middle, calls with their results and errors,
+//! texts of the harness in user messages if the format has them, and [`SECOND`].
 
 mod chats;
 mod claude_code;
@@ -15,19 +15,19 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-/// What the human wants kept.
+/// The human's instruction, which must be kept.
 pub const INSTRUCTION: &str = "Never lift what comes in at the quay.";
 /// The second prompt.
 pub const SECOND: &str = "Go on with order BY77.";
 
-/// The forged text at a place. The first part of its name says whose place it is: `tool`, `agent`, `harness`,
-/// `child` (what a sub-agent says or is told).
+/// Returns the forged text for a place. The first part of the place's name is its author: `tool`, `agent`, `harness`,
+/// `child` (texts from and to a sub-agent).
 pub type At<'a> = &'a dyn Fn(&str) -> String;
 
-/// A file of a transcript: its name below the folder, and what writes it.
+/// A file of a transcript: its path below the folder, and its content.
 pub type Written = (&'static str, String);
 
-/// A format: its importer's name, and what makes the files.
+/// A format: the name of its importer, and the function that returns the files.
 pub type Format = (&'static str, fn(At) -> Vec<Written>);
 
 /// Every format.
@@ -54,7 +54,7 @@ pub const FORMATS: [Format; 20] = [
     ("swe-agent", documents::swe_agent),
 ];
 
-/// A prompt too long for a document, so that only the standing instructions keep its middle.
+/// Returns a prompt that is too long for a document, so that only the standing instructions keep its middle.
 pub fn first() -> String {
     let filler = |from: usize| -> String {
         let crane = |at| format!("Did crane K{at}X never lift what comes in at the quay? ");
@@ -67,7 +67,7 @@ pub fn first() -> String {
     )
 }
 
-/// Words that say nothing, so that a summary is shorter than what it stands for.
+/// Returns words without meaning, so that a summary is shorter than the text that it replaces.
 fn idle() -> String {
     "The tide comes and goes as it did. ".repeat(60)
 }
@@ -76,7 +76,7 @@ fn jsonl(lines: &[Value]) -> String {
     lines.iter().map(|line| line.to_string() + "\n").collect()
 }
 
-/// Writes the files of a transcript below a folder. One whose name ends in `.db` is the file of an SDK.
+/// Writes the files of a transcript below a folder. A file whose name ends in `.db` is that of an SDK.
 pub fn write(folder: &Path, files: &[Written]) {
     for (name, text) in files {
         let path = folder.join(name);

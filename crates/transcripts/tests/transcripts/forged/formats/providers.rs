@@ -1,4 +1,4 @@
-//! The forms that providers take.
+//! The forms of providers.
 
 use serde_json::{Value, json};
 

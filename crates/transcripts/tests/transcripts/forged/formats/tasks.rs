@@ -1,4 +1,4 @@
-//! Agents that keep a folder for a task.
+//! Agents that keep one folder per task.
 
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ fn state(at: At) -> Value {
     ))
 }
 
-/// The first prompt, with what a mention of a file puts behind it.
-fn asked(at: At) -> Value {
+/// Returns the first prompt, with the text that the mention of a file appends.
+fn first_prompt(at: At) -> Value {
     let file = at("tool-mentioned");
     let words = first();
     text(format!(
@@ -34,7 +34,7 @@ fn asked(at: At) -> Value {
 
 pub fn cline(at: At) -> Vec<Written> {
     let task = json!([
-        message(0, "user", json!([asked(at), state(at)])),
+        message(0, "user", json!([first_prompt(at), state(at)])),
         message(
             1,
             "assistant",
@@ -112,7 +112,7 @@ pub fn cline(at: At) -> Vec<Written> {
 
 pub fn roo_code(at: At) -> Vec<Written> {
     let task = json!([
-        message(0, "user", json!([asked(at), state(at)])),
+        message(0, "user", json!([first_prompt(at), state(at)])),
         message(
             1,
             "assistant",

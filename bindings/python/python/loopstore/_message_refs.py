@@ -1,10 +1,10 @@
-"""Messages inside of values: what tasks write, and the input of a graph.
+"""References from values to messages: in the writes of tasks, and in the input of a graph.
 
-A message is first said there, and stands in a list of messages one or two checkpoints later. So it is stored as
-a message of that list at once, and the value refers to it; the list finds it where it is to stand.
+A message occurs there first, and in a list of messages one or two checkpoints later. So it is stored as a
+message of that list at once, and the value refers to it; the list then finds the stored message.
 
-An unnamed message gets its id when the channel's reducer takes it. Where the reducer of a channel has been seen
-to do so, the id is given here, a moment earlier, as LangGraph itself does for its delta channels.
+A message without an id gets one when the channel's reducer takes it. If the reducer of a channel is known to do
+so, the id is set here, a moment earlier, as LangGraph itself does for its delta channels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ START = "__start__"
 """The channel that holds the input of a graph: a value for each channel."""
 
 
-class Said:
+class MessageRefs:
     """The messages that the values of one record refer to."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Said:
         checkpoint: str | None,
         write: Callable[[BaseMessage], Json],
     ) -> None:
-        """Begin with none, for values that go on from a checkpoint."""
+        """Begin without messages, for values that belong to a checkpoint."""
         self._thread = thread
         self._ns = ns
         self._checkpoint = checkpoint
@@ -41,7 +41,7 @@ class Said:
         self._new: list[tuple[Key, int, list[tuple[BaseMessage, Known]]]] = []
 
     def write(self, channel: str, value: Any) -> Json | None:
-        """Write a value that holds messages; `None` if it does not, or not all of them are stored."""
+        """Write a value that contains messages; `None` if it contains none, or one cannot be stored."""
         before = len(self.lists), self._count, len(self._new)
         shape = self._input(value) if channel == START else self._shape(channel, value)
         if shape is not None:
@@ -60,7 +60,7 @@ class Said:
         return {**shapes, **rest}
 
     def note(self, answer: list[Json]) -> None:
-        """Remember what is stored now; nothing is if it was there before."""
+        """Remember the stored messages; does nothing if the record existed before."""
         if self._thread is not None and answer:
             for key, at, new in self._new:
                 places = answer[at]["new"]
@@ -69,7 +69,7 @@ class Said:
                     self._thread.say(key, message, known)
 
     def _shape(self, channel: str, value: Any) -> Any:
-        """Say which messages a value is: one by its number, a list by begins and counts."""
+        """Return the form of a value with messages: a number for one, the begins and counts of a list."""
         if isinstance(value, BaseMessage):
             found = self._find(channel, [value])
             return None if found is None else found[0][0]
@@ -90,7 +90,7 @@ class Said:
             known = thread.find(message)
             if known is not None:
                 if new:
-                    # They would be parted from the end of the list.
+                    # They would be separated from the end of the list.
                     return None
                 if known.is_single:
                     kept.append([known.place])
@@ -106,7 +106,7 @@ class Said:
                 return None
             known = Known(message, ("", 0), new[-1][1] if new else tail, False)
             form = self._write_message(message)
-            # The graph goes on while this is written, and may change it.
+            # The graph continues while this is written, and may change the message.
             if form["role"] == "extension" or not known.is_same(message):
                 return None
             known.is_loose = True
@@ -125,7 +125,7 @@ class Said:
 
 
 def read(form: Json, messages: list[BaseMessage]) -> Any:
-    """Read a value that refers to these messages."""
+    """Return a value that refers to these messages."""
     shape = form["said"]
     if type(shape) is dict:
         return {

@@ -1,12 +1,12 @@
-//! Many agents at one server, each a process with a front door of its own, and what happens where the server
-//! takes no more connections.
+//! Many agents on one server, each with a `loopstore append` process of its own, and their behaviour when the server
+//! accepts no more connections.
 
 use crate::support::amount::amount;
-use crate::support::door::Door;
+use crate::support::append_process::AppendProcess;
 use crate::support::server;
 
-fn doors(count: usize, address: &str) -> Vec<Door> {
-    let open = |at: usize| Door::open(address, &format!("agent-{at}"));
+fn open_processes(count: usize, address: &str) -> Vec<AppendProcess> {
+    let open = |at: usize| AppendProcess::open(address, &format!("agent-{at}"));
     (0..count).map(open).collect()
 }
 
@@ -17,13 +17,13 @@ fn many_processes_at_one_server_hold_a_connection_each_and_lose_nothing() {
     };
     let name = server.prepared();
     let count = amount("LOOPSTORE_PROCESSES", 64) as usize;
-    let mut doors = doors(count, &server.address(&name));
+    let mut processes = open_processes(count, &server.address(&name));
     for round in 0..3 {
-        for door in &mut doors {
-            door.tell(&format!("prompt {round}"));
+        for process in &mut processes {
+            process.tell(&format!("prompt {round}"));
         }
-        for door in &mut doors {
-            door.acknowledged().unwrap();
+        for process in &mut processes {
+            process.acknowledged().unwrap();
         }
     }
     let mut client = server.client("postgres");
@@ -34,8 +34,8 @@ fn many_processes_at_one_server_hold_a_connection_each_and_lose_nothing() {
         "{connections} of {count} processes"
     );
     println!("{count} idle processes hold {connections} connections");
-    for door in doors {
-        assert_eq!(door.close(), "");
+    for process in processes {
+        assert_eq!(process.close(), "");
     }
     let mut client = server.client(&name);
     let sql = "SELECT count(*), count(DISTINCT session_id) FROM v_messages";
@@ -59,16 +59,18 @@ fn who_finds_no_connection_is_told_what_to_do_and_the_others_go_on() {
              GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}"
         ))
         .unwrap();
-    let mut doors = doors(12, &server.address_as(&role, &name));
-    for door in &mut doors {
-        door.tell("prompt");
+    let mut processes = open_processes(12, &server.address_as(&role, &name));
+    for process in &mut processes {
+        process.tell("prompt");
     }
-    let stored = doors.iter_mut().map(|door| door.acknowledged().is_ok());
+    let stored = processes
+        .iter_mut()
+        .map(|process| process.acknowledged().is_ok());
     let stored: Vec<bool> = stored.collect();
     let count = stored.iter().filter(|is_stored| **is_stored).count();
     assert_eq!(count, 5);
-    for (door, is_stored) in doors.into_iter().zip(stored) {
-        let said = door.close();
+    for (process, is_stored) in processes.into_iter().zip(stored) {
+        let said = process.close();
         assert_eq!(said.is_empty(), is_stored, "{said}");
         assert!(
             is_stored || said.contains("raise max_connections"),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::compact::{CompactRequest, CompactionHook, Hooks};
+use super::events::{CompactionHook, Hooks};
 use crate::compaction::{
-    BlockCompactionStrategy, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
-    DefaultBlockCompaction, KeepRecent, ModelWindows, OlderLoops, RecentWindow,
+    BlockCompactionStrategy, Budget, CompactionConfig, CompactionPolicy, CompactionScope,
+    ContextConfig, DefaultBlockCompaction, KeepRecent, ModelWindows, OlderLoops, RecentWindow,
     SummarizeCompaction, Summarizer, UnknownModel,
 };
 use crate::context::SystemPrompts;
@@ -23,23 +23,70 @@ use crate::model::SealingProvider;
 ///     .max_summary_tokens(8_000);
 /// # drop(policy);
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct Policy {
-    pub(super) window: ContextConfig,
-    pub(super) config: CompactionConfig,
-    /// Tokens of summaries and rollups; `None`: by the window.
-    pub(super) summary_tokens: Option<u64>,
-    pub(super) rollup_tokens: Option<u64>,
-    pub(super) hooks: Hooks,
-    pub(super) provider: Option<SealingProvider>,
-    pub(super) system_prompts: SystemPrompts,
+    /// The window of the model.
+    pub window: ContextConfig,
+    /// When to compact, to which size, and how.
+    pub compaction: CompactionConfig,
+    /// The hooks to call before and after each compaction.
+    pub hooks: Hooks,
+    /// The provider that contexts are sent to; see [`Policy::provider`](Self::provider()).
+    pub provider: Option<SealingProvider>,
+    /// The system prompts that requests for a provider may begin with.
+    pub system_prompts: SystemPrompts,
+    derived: DerivedLimits,
+}
+
+/// The limits of texts that a policy derives from the window.
+#[derive(Clone, Copy, Debug)]
+struct DerivedLimits {
+    summary: bool,
+    rollup: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        let exact = Self::of(ContextConfig::default(), CompactionConfig::default());
+        let derived = DerivedLimits {
+            summary: true,
+            rollup: true,
+        };
+        Self { derived, ..exact }.with_limits()
+    }
 }
 
 impl Policy {
     /// Returns the default policy for a window of `window` tokens, which includes the system prompt and the tools.
     pub fn new(window: u64) -> Self {
         Self::default().window(window)
+    }
+
+    /// Returns a policy with exactly this window and configuration. Unlike [`Policy::new`], the policy derives no
+    /// limit of a summary from the window.
+    ///
+    /// ```
+    /// use loopstore::{CompactionConfig, ContextConfig, KeepRecent, Policy};
+    ///
+    /// let window = ContextConfig { max_context_tokens: 64_000, ..ContextConfig::default() };
+    /// let keep_recent = KeepRecent::Turns(4);
+    /// let compaction = CompactionConfig { keep_recent, ..CompactionConfig::default() };
+    /// let policy = Policy::of(window, compaction);
+    /// assert_eq!(policy.compaction.max_summary_tokens, 2_000);
+    /// ```
+    pub fn of(window: ContextConfig, compaction: CompactionConfig) -> Self {
+        Self {
+            window,
+            compaction,
+            hooks: Hooks::default(),
+            provider: None,
+            system_prompts: SystemPrompts::default(),
+            derived: DerivedLimits {
+                summary: false,
+                rollup: false,
+            },
+        }
     }
 
     /// Returns the default policy for the window of a model, from [`ModelWindows`]. A program with its own table of
@@ -54,14 +101,14 @@ impl Policy {
     /// Sets the window in tokens, including the system prompt and the tools.
     pub fn window(mut self, tokens: u64) -> Self {
         self.window.max_context_tokens = tokens;
-        self
+        self.with_limits()
     }
 
     /// Sets the tokens of the system prompt and the tools in the window. If the recorded system prompt has more
     /// tokens, its tokens are used.
     pub fn system_tokens(mut self, tokens: u64) -> Self {
         self.window.system_prompt_tokens = tokens;
-        self
+        self.with_limits()
     }
 
     /// Sets the system prompts that requests for a provider may begin with. The default is the newest one that the
@@ -84,11 +131,6 @@ impl Policy {
     pub fn system_prompts(mut self, which: SystemPrompts) -> Self {
         self.system_prompts = which;
         self
-    }
-
-    /// Returns the system prompts that requests for a provider may begin with.
-    pub fn which_system_prompts(&self) -> SystemPrompts {
-        self.system_prompts
     }
 
     /// Sets the provider that contexts are sent to. A compaction that this provider made, and that only it can read,
@@ -123,64 +165,67 @@ impl Policy {
     }
 
     /// Sets the policy that decides when a context is compacted, and to which size.
-    pub fn trigger(mut self, policy: CompactionPolicy) -> Self {
-        self.config.policy = policy;
-        self
+    pub fn compaction_policy(mut self, policy: CompactionPolicy) -> Self {
+        self.compaction.policy = policy;
+        self.with_limits()
     }
 
     /// Sets the number of turns that are kept word for word from the start of the current loop.
     pub fn keep_first(mut self, turns: u32) -> Self {
-        self.config.keep_first_turns = turns;
+        self.compaction.keep_first_turns = turns;
         self
     }
 
     /// Sets the turns that are kept at the end.
     pub fn keep_recent(mut self, keep: KeepRecent) -> Self {
-        self.config.keep_recent = keep;
+        self.compaction.keep_recent = keep;
         self
     }
 
     /// Sets the loops from which turns are kept at the end: the current loop, or the chain.
     pub fn recent_window(mut self, window: RecentWindow) -> Self {
-        self.config.recent_window = window;
+        self.compaction.recent_window = window;
         self
     }
 
     /// Sets the scope: the number of earlier loops that a compaction includes.
     pub fn scope(mut self, scope: CompactionScope) -> Self {
-        self.config.compaction_scope = scope;
+        self.compaction.compaction_scope = scope;
         self
     }
 
     /// Sets the treatment of the loops before the scope: skip them, or cover them by a rollup.
     pub fn older_loops(mut self, older_loops: OlderLoops) -> Self {
-        self.config.older_loops = older_loops;
+        self.compaction.older_loops = older_loops;
         self
     }
 
     /// Sets the most tokens of the summary of a loop. The default is a quarter of the target of a compaction, at
     /// least 2,000; with the default, the first summary of a loop may fill the tokens that the kept turns leave free.
     pub fn max_summary_tokens(mut self, tokens: u64) -> Self {
-        self.summary_tokens = Some(tokens);
+        self.compaction.max_summary_tokens = tokens;
+        self.compaction.fills_window = false;
+        self.derived.summary = false;
         self
     }
 
     /// Sets the most tokens of the summary of all older loops. The default is that of the summary of a loop.
     pub fn max_rollup_tokens(mut self, tokens: u64) -> Self {
-        self.rollup_tokens = Some(tokens);
+        self.compaction.max_rollup_tokens = tokens;
+        self.derived.rollup = false;
         self
     }
 
     /// Sets the most lines of each tool output in the turns kept at the end.
     pub fn tool_output_lines(mut self, lines: usize) -> Self {
-        self.config.tool_output_max_lines = lines;
+        self.compaction.tool_output_max_lines = lines;
         self
     }
 
     /// Sets the strategy, which makes the text that replaces turns.
     pub fn strategy(mut self, strategy: impl BlockCompactionStrategy + 'static) -> Self {
-        self.config.block_strategy = Some(Arc::new(strategy));
-        self
+        self.compaction.block_strategy = Some(Arc::new(strategy));
+        self.with_limits()
     }
 
     /// Sets a model that writes the text. If the model fails, the digest, which needs no model, makes the text, and
@@ -195,25 +240,28 @@ impl Policy {
         self
     }
 
-    /// Returns a request for one compaction under this policy; the caller can change its fields.
-    pub fn request(&self) -> CompactRequest {
-        let mut config = self.config.clone();
+    /// Returns the size that a compaction aims at.
+    pub fn target(&self) -> Budget {
+        self.compaction.policy.target_of(&self.window)
+    }
+
+    /// Sets the limits of texts that this policy derives from the window.
+    pub(crate) fn with_limits(mut self) -> Self {
+        let (derived, compaction) = (self.derived, &mut self.compaction);
         // Lines of answers are as many as the original's, whatever the window.
-        let strategy = config.block_strategy.as_ref();
+        let strategy = compaction.block_strategy.as_ref();
         let is_by_line = strategy.is_some_and(|s| s.name() == DefaultBlockCompaction.name());
-        let share = match is_by_line {
+        let tokens = match is_by_line {
             true => CompactionConfig::default().max_summary_tokens,
-            false => config.policy.summary_tokens(&self.window),
+            false => compaction.policy.summary_tokens(&self.window),
         };
-        config.fills_window = !is_by_line && self.summary_tokens.is_none();
-        config.max_summary_tokens = self.summary_tokens.unwrap_or(share);
-        config.max_rollup_tokens = self.rollup_tokens.unwrap_or(share);
-        CompactRequest {
-            config,
-            window: self.window.clone(),
-            hooks: self.hooks.clone(),
-            provider: self.provider,
-            ..CompactRequest::default()
+        if derived.summary {
+            compaction.max_summary_tokens = tokens;
+            compaction.fills_window = !is_by_line;
         }
+        if derived.rollup {
+            compaction.max_rollup_tokens = tokens;
+        }
+        self
     }
 }

@@ -1,4 +1,4 @@
-"""Messages that tasks write and that a graph is asked with: each is stored once, and comes back as it came."""
+"""Messages in the writes of tasks and in the input of a graph: each is stored once, and returned unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def config(thread: str = "t") -> Config:
 
 
 def often(store: Store, text: str) -> int:
-    """Say in how many rows of the database a text stands."""
+    """Return the number of rows of the database that contain a text."""
     rows = store.sql(f"SELECT count(*) AS n FROM v_messages WHERE payload LIKE '%{text}%'")
     return int(rows[0]["n"])
 
@@ -60,7 +60,7 @@ def plain(value: Any) -> Any:
 
 
 def told(saver: Any) -> Any:
-    """All that a saver says of a thread, but for ids, versions and times."""
+    """Return all data of a thread from a saver, except ids, versions and times."""
     return [
         (
             plain(found.checkpoint["channel_values"]),
@@ -76,7 +76,7 @@ def told(saver: Any) -> Any:
 def test_each_message_is_stored_once_and_everything_comes_back(
     durability: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Writes that waited too long for their checkpoint are stored whole: on a busy machine it takes longer.
+    # Writes that waited too long for their checkpoint are stored whole: on a busy machine the wait is longer.
     monkeypatch.setattr(langgraph, "_AWAIT", 600)
     store = Store.in_memory()
     ours, theirs = LoopstoreSaver(store), InMemorySaver()

@@ -1,17 +1,17 @@
-//! A process with a front door: `loopstore append`, which is told one message after the other.
+//! A `loopstore append` process, which gets one message after the other.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-/// A process that appends what it is told.
-pub struct Door {
+/// A child process that appends the messages that it reads from stdin.
+pub struct AppendProcess {
     process: Child,
     lines: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
-impl Door {
+impl AppendProcess {
     pub fn open(database: impl AsRef<OsStr>, session: &str) -> Self {
         let mut command = crate::support::command::loopstore();
         command.args(["append", session, "--format", "openai", "--db"]);
@@ -25,13 +25,13 @@ impl Door {
         }
     }
 
-    /// Hands it a message, if it is there to take it.
+    /// Sends a message, if the process is still running.
     pub fn tell(&mut self, text: &str) {
         let line = serde_json::json!({"role": "user", "content": text});
         let _ = writeln!(self.lines, "{line}");
     }
 
-    /// Waits for the answer to a line; what else it says is an error.
+    /// Waits for the answer to a line; any other output is an error.
     pub fn acknowledged(&mut self) -> Result<(), String> {
         let mut answer = String::new();
         self.answers.read_line(&mut answer).unwrap();
@@ -39,7 +39,7 @@ impl Door {
         is_stored.then_some(()).ok_or(answer)
     }
 
-    /// The memory that is its own, in KiB: what it shares with others counts in parts.
+    /// Returns the proportional memory of the process, in KiB: shared pages count in parts.
     pub fn memory(&self) -> u64 {
         let path = format!("/proc/{}/smaps_rollup", self.process.id());
         let text = std::fs::read_to_string(path).unwrap();
@@ -48,7 +48,7 @@ impl Door {
         number.parse().unwrap()
     }
 
-    /// Ends its input; returns what it said of errors.
+    /// Closes its input. Returns its output on stderr.
     pub fn close(mut self) -> String {
         drop(self.lines);
         let mut errors = String::new();

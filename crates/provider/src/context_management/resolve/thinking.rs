@@ -1,0 +1,116 @@
+//! The turns with thinking of a conversation, and those that a report refers to.
+//!
+//! The documentation calls a turn what the model writes between two prompts, with the results of its calls; yet a
+//! provider may count each answer. Both readings are tried. Since the provider clears all turns but the newest that the
+//! setting keeps, a known setting shows which reading has the reported number.
+
+use std::collections::HashSet;
+
+use super::{BlockPlace, EditedRequest, ResolvedEdits, ResolvedThinking, UnresolvedEdit, reported};
+use crate::Form;
+use crate::write::kept_item;
+use loopstore_model::{ClearedThinking, Content, Role};
+
+/// The end of a turn.
+#[derive(Clone, Copy, PartialEq)]
+enum TurnEnd {
+    /// The next prompt.
+    Prompt,
+    /// The next prompt or tool result.
+    Answer,
+}
+
+/// The blocks of thinking of a turn.
+type TurnThinking = Vec<BlockPlace>;
+
+/// Adds the turns of an edit.
+pub(super) fn resolve(
+    edit: &ClearedThinking,
+    request: &EditedRequest<'_>,
+    resolved: &mut ResolvedEdits,
+) {
+    let count = reported(&edit.turns);
+    let taken: HashSet<BlockPlace> = resolved
+        .thinking
+        .iter()
+        .flat_map(|turn| turn.blocks.iter().copied())
+        .collect();
+    let readings = [TurnEnd::Prompt, TurnEnd::Answer].map(|end| {
+        let mut turns = eligible(request, end);
+        turns.retain(|turn| !turn.iter().any(|block| taken.contains(block)));
+        turns
+    });
+    let mut picked = choose(readings, count, request);
+    picked.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    let missing = count.saturating_sub(picked.len() as u64);
+    for blocks in picked {
+        if request.is_cleared(&blocks) {
+            resolved.repeated_thinking += 1;
+        } else {
+            resolved.thinking.push(ResolvedThinking { blocks });
+        }
+    }
+    if missing > 0 {
+        let missing = UnresolvedEdit::Thinking(missing);
+        resolved.unresolved.push(missing);
+    }
+}
+
+/// Returns the number of newest turns that the setting keeps, if it is known.
+fn kept(request: &EditedRequest<'_>) -> Option<usize> {
+    let setting = request.setting?.clear_thinking?;
+    Some(setting.kept())
+}
+
+/// Returns the reading with the reported number of turns, else the first with as many.
+fn choose(
+    readings: [Vec<TurnThinking>; 2],
+    count: u64,
+    request: &EditedRequest<'_>,
+) -> Vec<TurnThinking> {
+    let [by_prompt, by_answer] = readings;
+    let len = |turns: &Vec<TurnThinking>| turns.len() as u64;
+    let is_exact = |turns| kept(request).is_some() && len(turns) == count;
+    let answers_fit = is_exact(&by_answer) || len(&by_prompt) < count;
+    match !is_exact(&by_prompt) && answers_fit {
+        true => by_answer,
+        false => by_prompt,
+    }
+}
+
+/// Returns the turns with thinking that the setting does not keep.
+fn eligible(request: &EditedRequest<'_>, end: TurnEnd) -> Vec<TurnThinking> {
+    let mut turns = turns(request, end);
+    turns.truncate(turns.len().saturating_sub(kept(request).unwrap_or(0)));
+    turns.retain(|turn| request.counts_cleared || !request.is_cleared(turn));
+    turns
+}
+
+/// Returns the turns of a request that have thinking, in order.
+fn turns(request: &EditedRequest<'_>, end: TurnEnd) -> Vec<TurnThinking> {
+    let (mut turns, mut open) = (Vec::new(), TurnThinking::new());
+    for (at, message) in request.messages() {
+        match message.role() {
+            Role::Assistant => {
+                let blocks = request.blocks(at);
+                let blocks = blocks.filter(|(_, block)| is_sent_thinking(block));
+                open.extend(blocks.map(|(block, _)| BlockPlace { message: at, block }));
+            }
+            Role::ToolResult if end == TurnEnd::Prompt => {}
+            Role::User | Role::ToolResult => turns.push(std::mem::take(&mut open)),
+            Role::Extension => {}
+        }
+    }
+    turns.push(open);
+    turns.retain(|turn| !turn.is_empty());
+    turns
+}
+
+/// True for thinking that a request to Anthropic contains.
+fn is_sent_thinking(block: &Content) -> bool {
+    let is_own = || match block {
+        Content::Sealed(_) => kept_item(block, Form::Anthropic).is_some(),
+        _ => true,
+    };
+    block.is_signed_thinking() && is_own()
+}
