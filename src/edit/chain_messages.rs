@@ -22,7 +22,6 @@ pub(super) struct ChainMessage {
 /// The messages of a chain. A loop is read when it is needed.
 pub(super) struct ChainMessages<'a> {
     read: &'a dyn StoreRead,
-    pub(super) session: String,
     /// Root first.
     pub(super) links: Vec<ChainLink>,
     pinned: BTreeSet<(LoopKey, u32)>,
@@ -42,7 +41,6 @@ impl<'a> ChainMessages<'a> {
         let pins = ChainPins::load(read, owner.key, leaf)?.messages;
         Ok(Self {
             read,
-            session: owner.session_id.to_string(),
             links: chain(read, leaf, raw)?,
             pinned: pins.iter().map(|pin| pin.place()).collect(),
             loops: HashMap::new(),
