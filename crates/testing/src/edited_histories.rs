@@ -192,8 +192,8 @@ fn compare(history: &History<'_>, place: &str) {
         assert_eq!(bytes.sum::<usize>() as u64, context.bytes, "{place}");
         let parts = context_parts(history.store, &history.session, &options).unwrap();
         assert_eq!(parts, context.parts, "{place}");
+        let row = history.row(at);
         let chain = store::read(history.store, |read| {
-            let row = history.row(at);
             let shown = store::shown_chain(read, &row, Default::default())?;
             Ok(shown.size)
         })

@@ -20,7 +20,7 @@ fn edited_session<'a>(store: &'a dyn SessionStore, id: &str) -> History<'a> {
         let mut messages = turn(number);
         if number == 2 {
             let call = format!("call-{number}");
-            messages[1] = answer(&format!("{SECRET} {}", "words ".repeat(30)), &[&call], 2);
+            messages[1] = answer(&format!("{SECRET} is the word"), &[&call], 2);
         }
         history.append(0, messages);
     }
@@ -439,9 +439,10 @@ pub fn a_manifest_of_a_context_with_edits_is_derived_again(store: &dyn Database)
 pub fn a_closed_run_takes_no_edits(store: &dyn SessionStore) {
     let history = edited_session(store, "s");
     let report = remove(&history, message(2, 7));
+    let session = history.row(0).session;
     let (run, rows) = read(store, |read| {
         let mut found = None;
-        read.runs(history.row(0).session, &mut |run| {
+        read.runs(session, &mut |run| {
             found = Some(run);
             STOP
         })?;
