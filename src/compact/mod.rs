@@ -13,6 +13,7 @@
 mod candidate;
 mod check;
 mod commit;
+mod edit_faults;
 mod events;
 mod fallback;
 mod flips;
@@ -49,6 +50,7 @@ use crate::store::{self, Outcome, SessionStore, StoreError, StoreResult};
 
 use candidate::FallbackStep;
 use commit::PendingRun;
+pub(crate) use edit_faults::{check_faults, faults_with};
 pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks};
 pub(crate) use flips::undo_all;
 pub use flips::{FlipReport, FlipRequest, redo, undo};

@@ -14,11 +14,8 @@ mod restore;
 mod rows;
 mod targets;
 
-use std::ops::ControlFlow;
-
-use crate::context::{
-    BuildOptions, Chain, ContextFault, faults_of, leaf_of, originals_of, session_of,
-};
+use crate::compact::{check_faults, faults_with};
+use crate::context::{BuildOptions, Chain, leaf_of, session_of};
 use crate::model::{EditAction, SessionId, Time};
 use crate::overlay;
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, PendingEdits, View};
@@ -175,48 +172,6 @@ impl ShownContext {
         runs.dedup();
         let id = |run: RunKey| Ok(read.run_by_key(run)?.run_id);
         runs.into_iter().map(id).collect()
-    }
-}
-
-/// Returns the faults of the originals of a chain, with the edits of a run that is still open.
-fn faults_with(
-    read: &dyn StoreRead,
-    leaf: &LoopRow,
-    pending: Option<PendingEdits<'_>>,
-) -> StoreResult<Vec<ContextFault>> {
-    let raw = View {
-        raw: true,
-        ..View::default()
-    };
-    let mut links = Vec::new();
-    let mut walk = ActiveBlocks::new(read, leaf.key, raw).with_pending(pending);
-    walk.run(&mut |link| {
-        links.push(link);
-        Ok(ControlFlow::Continue(()))
-    })?;
-    links.reverse();
-    Ok(faults_of(
-        &originals_of(read, &links)?,
-        !leaf.status.is_ended(),
-    ))
-}
-
-/// Fails if there is a fault that was not there before.
-fn check_faults(before: &[ContextFault], after: &[ContextFault]) -> StoreResult<()> {
-    let count = |list: &[ContextFault], of: &ContextFault| {
-        let is_same =
-            |other: &&ContextFault| other.kind == of.kind && other.tool_call_id == of.tool_call_id;
-        list.iter().filter(is_same).count()
-    };
-    match after
-        .iter()
-        .find(|fault| count(after, fault) > count(before, fault))
-    {
-        None => Ok(()),
-        Some(fault) => Err(refused(EditRefusal::Fault {
-            kind: format!("{:?}", fault.kind),
-            message: fault.message,
-        })),
     }
 }
 

@@ -6,7 +6,7 @@ use super::chain_messages::{ChainMessages, Place};
 use super::refused;
 use super::report::SkippedMessage;
 use super::request::EditRequest;
-use super::targets::{Targets, check};
+use super::targets::Targets;
 use crate::model::{Content, EditAction, Json, Message, Role};
 use crate::store::{EditRefusal, StoreResult};
 
@@ -214,7 +214,9 @@ impl Selection {
     fn remove_queued(&mut self, messages: &mut ChainMessages<'_>) -> StoreResult<()> {
         loop {
             while let Some((place, part, origin)) = self.queue.pop_front() {
-                if !self.has(place, part) && !messages.is_removed(place, part) {
+                // What another run removes too is a row of this run as well: its undo must not part a pair.
+                let is_done = origin == Origin::Named && messages.is_removed(place, part);
+                if !self.has(place, part) && !is_done {
                     self.remove(messages, place, part, origin)?;
                 }
             }
@@ -251,7 +253,7 @@ impl Selection {
         let Some(message) = messages.at(place)? else {
             return Ok(());
         };
-        let (turn, role) = (message.turn, message.message.role());
+        let role = message.message.role();
         let calls: Vec<String> = match part {
             None => message
                 .message
@@ -267,8 +269,12 @@ impl Selection {
             Message::ToolResult(result) if part.is_none() => Some(result.tool_call_id.clone()),
             _ => None,
         };
-        if origin != Origin::Named {
-            check(messages, place, turn, part)?;
+        if messages.is_pinned(place) {
+            let loop_id = messages.links[place.0].row.loop_id.to_string();
+            return Err(refused(EditRefusal::Pinned {
+                loop_id,
+                seq: place.1,
+            }));
         }
         match part {
             None => {

@@ -220,7 +220,7 @@ pub(super) fn place_of(
 }
 
 /// Fails if a message, or its part, cannot be edited.
-pub(super) fn check(
+fn check(
     messages: &mut ChainMessages<'_>,
     place: Place,
     turn: u32,

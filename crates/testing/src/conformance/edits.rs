@@ -282,7 +282,7 @@ pub fn a_summary_made_from_a_removed_message_is_not_shown(store: &dyn Database) 
     let summary = context(&history);
     assert!(text(&summary).contains(SECRET));
     let report = remove(&history, message(2, 7));
-    assert_eq!(report.stale, [compacted["run"].as_str().unwrap()]);
+    assert_eq!(report.stale, [compacted["run_id"].as_str().unwrap()]);
     let without = context(&history);
     assert!(!text(&without).contains(SECRET) && without.tokens < raw.tokens);
     assert_eq!(without.tokens, report.tokens_after);
@@ -296,11 +296,11 @@ pub fn a_summary_made_from_a_removed_message_is_not_shown(store: &dyn Database) 
     assert_eq!(again["outcome"], "committed");
     let other = context(&history);
     assert!(!text(&other).contains(SECRET) && other.messages.len() < without.messages.len());
-    let first = compacted["run"].as_str().map(str::to_owned);
+    let first = compacted["run_id"].as_str().map(str::to_owned);
     flip(&history, first.clone(), false);
     flip(&history, first, true);
     assert_eq!(context(&history).messages, other.messages);
-    flip(&history, again["run"].as_str().map(str::to_owned), false);
+    flip(&history, again["run_id"].as_str().map(str::to_owned), false);
     assert_eq!(context(&history).messages, without.messages);
     flip(&history, report.run_id, false);
     assert_eq!(context(&history).messages, summary.messages);
