@@ -2768,30 +2768,6 @@ FROM sessions s
         measured AS (
             SELECT bounded.*,
                 CASE
-                    -- Message by message, if some have edits. A message that the block drops stays dropped.
-                    WHEN section NOT IN ('rollup', 'compacted')
-                        AND (SELECT l.edits FROM loops l WHERE l.key = loop) > 0
-                    THEN (
-                        SELECT json_array(count(*), CAST(total(
-                                CASE
-                                    WHEN e.form = 'edited' THEN m.tokens + e.tokens
-                                    ELSE coalesce(x.tokens, m.tokens)
-                                END
-                            ) AS INTEGER),
-                            min(m.turn), max(m.turn))
-                        FROM messages m
-                            LEFT JOIN edited_messages e ON e.leaf = f.key AND e.id = m.id
-                            LEFT JOIN block_messages x
-                                ON bounded.section = 'recent' AND x.section = 2
-                                    AND x.id >= bounded.block << 32 AND x.id < (bounded.block + 1) << 32
-                                    AND x.replaces = m.id - (bounded.loop << 32)
-                        WHERE m.id >= iif(bounded.section = 'raw', bounded.loop << 32, first_id)
-                            AND m.id < iif(
-                                bounded.section = 'raw', (bounded.loop << 32) + end_seq, end_id
-                            )
-                            AND m.role <> 3 AND e.form IS NOT 'removed'
-                            AND (x.id IS NULL OR x.role IS NOT NULL)
-                    )
                     WHEN section = 'raw' AND part IS NOT NULL THEN (
                         SELECT json_array(count(*), CAST(total(m.tokens) AS INTEGER))
                         FROM messages m
@@ -2836,6 +2812,46 @@ FROM sessions s
                     )
                 END AS size
             FROM bounded
+        ),
+        -- The sizes with live edits. A message that the block drops stays dropped, and of one that the block
+        -- shortens the edited form is shown.
+        edited AS (
+            SELECT loop, depth, place, section, from_turn, to_turn,
+                CASE
+                    WHEN section IN ('rollup', 'compacted')
+                        OR (SELECT l.edits FROM loops l WHERE l.key = measured.loop) = 0 THEN size
+                    ELSE (
+                        SELECT json_array(
+                            (size ->> 0) - coalesce(sum(form = 'removed'), 0),
+                            (size ->> 1) + coalesce(
+                                sum(iif(form = 'removed', 0, recorded + tokens) - shown), 0
+                            ),
+                            size ->> 2, size ->> 3
+                        )
+                        FROM (
+                            SELECT e.form, e.tokens, m.tokens AS recorded,
+                                coalesce(
+                                    (SELECT iif(x.role IS NULL, -1, x.tokens) FROM block_messages x
+                                     WHERE measured.section = 'recent' AND x.section = 2
+                                         AND x.id >= measured.block << 32
+                                         AND x.id < (measured.block + 1) << 32
+                                         AND x.replaces = m.id - (measured.loop << 32)),
+                                    m.tokens
+                                ) AS shown
+                            FROM edited_messages e CROSS JOIN messages m ON m.id = e.id
+                            WHERE e.leaf = f.key
+                                AND m.id >= iif(
+                                    measured.section = 'raw', measured.loop << 32, measured.first_id
+                                )
+                                AND m.id < iif(
+                                    measured.section = 'raw', (measured.loop << 32) + measured.end_seq,
+                                    measured.end_id
+                                )
+                        )
+                        WHERE shown >= 0
+                    )
+                END AS size
+            FROM measured
         )
         SELECT json_group_array(
             json_array(ordinal, loop, section, from_turn, to_turn, messages, tokens)
@@ -2845,7 +2861,7 @@ FROM sessions s
                 coalesce(from_turn, size ->> 2) AS from_turn,
                 coalesce(to_turn, size ->> 3) AS to_turn,
                 size ->> 0 AS messages, size ->> 1 AS tokens
-            FROM measured
+            FROM edited
             WHERE size ->> 0 > 0
         )
     )) part
