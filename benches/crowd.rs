@@ -4,7 +4,6 @@
 //! process each append turns with full durability for some seconds (`LOOPSTORE_SECONDS`, 3 by default), in
 //! interleaved rounds. Speeds are compared with the writer alone; the longest wait for one turn and the size of
 //! the log are printed.
-//! turn and the size of the log are told.
 
 mod workload;
 

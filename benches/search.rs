@@ -136,7 +136,7 @@ fn keep_recording(
 }
 
 /// Appends while `work` runs; returns the duration of `work`, and the longest append.
-fn beside(
+fn append_during(
     store: &SqliteStore,
     name: &str,
     work: impl FnOnce() -> Result<(), StoreError>,
@@ -167,8 +167,9 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         std::thread::sleep(Duration::from_secs(3));
         Ok(())
     };
-    let (_, alone) = beside(&store, "alone", wait)?;
-    let (took, beside_it) = beside(&store, "beside", || index(&store, &mut |_| ()).map(|_| ()))?;
+    let (_, alone) = append_during(&store, "alone", wait)?;
+    let (took, during_index) =
+        append_during(&store, "beside", || index(&store, &mut |_| ()).map(|_| ()))?;
     let grown = workload::peak_memory() - memory;
     let longest = |times: &[Duration]| times.iter().max().map_or(0.0, Duration::as_secs_f64) * 1e3;
     println!("{total} messages indexed in {:.1} s", took.as_secs_f64());
@@ -176,14 +177,14 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         "append alone: median {:.2} ms, longest {:.1} ms; meanwhile: {:.2} ms, {:.1} ms",
         median(alone.iter().copied()),
         longest(&alone),
-        median(beside_it.iter().copied()),
-        longest(&beside_it)
+        median(during_index.iter().copied()),
+        longest(&during_index)
     );
     let mut met = true;
     judge("memory of the catch-up, MiB", grown, 64.0, &mut met);
     judge(
         "longest append meanwhile, ms",
-        longest(&beside_it),
+        longest(&during_index),
         100.0,
         &mut met,
     );

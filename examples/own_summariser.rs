@@ -1,5 +1,5 @@
-//! A summariser of one's own behind the strategy `summarize`: here a function, elsewhere a local model.
-//! `cargo run --example own_summariser`.
+//! A custom summariser for the strategy `summarize`: here a function, in practice a local model. `cargo run
+//! --example own_summariser`.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use loopstore::*;
 use loopstore_transcripts::{ImportOptions, import_paths};
 
-/// Any text will do; what it leaves out, and files and exact values, come from the record.
+/// Any text is accepted; omitted sections, files and exact values are added from the record.
 const ANSWER: &str = "## Done, decided and found\nTwo kites; one is red.";
 
 struct Local;
@@ -54,7 +54,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
             CompactionConfig {
                 keep_first_turns: 0,
                 keep_recent: KeepRecent::Turns(1),
-                // An answer that says nothing falls back to the digest, and the audit row says why.
+                // After an empty answer the digest is used, and the audit row has the reason.
                 block_strategy: Some(Arc::new(SummarizeCompaction::new(Arc::new(Local)))),
                 ..CompactionConfig::default()
             },

@@ -1,12 +1,12 @@
-//! Records two turns, closes the database, and goes on as another process would:
-//! `cargo run --example record_and_resume`.
+//! Records two turns, closes the database, and continues as another process would: `cargo run --example
+//! record_and_resume`.
 
 use std::error::Error;
 
 use loopstore::extend::{self as store, append::append, session};
 use loopstore::*;
 
-/// Adds a turn to a loop: what the user says and the answer, in one transaction.
+/// Adds a turn to a loop: the user's prompt and the answer, in one transaction.
 fn turn(store: &SqliteStore, id: &SessionId, prompt: &str, answer: &str) -> Result<(), StoreError> {
     store::write(store, |write| {
         let owner = store::lookup::session(write, id.as_str())?;

@@ -101,9 +101,9 @@ pub use loopstore_digest::DigestCompaction;
 #[doc(no_inline)]
 pub use loopstore_model::compaction::{
     BlockCompactionStrategy, CancelFlag, CompactionConfig, CompactionPolicy, CompactionScope,
-    ContextConfig, DefaultBlockCompaction, Draft, KeepRecent, LoopSlice, ModelWindows, OlderLoops,
-    Placed, Recent, RecentWindow, RollupSlice, Shown, StrategyError, Summary, SummaryNotes,
-    UnknownModel, UnknownWord,
+    ContextConfig, ContextMessage, DefaultBlockCompaction, Draft, KeepRecent, LoopMessage,
+    LoopSlice, ModelWindows, OlderLoops, Recent, RecentWindow, RollupSlice, StrategyError, Summary,
+    SummaryNotes, UnknownModel, UnknownWord,
 };
 pub(crate) use loopstore_model::compaction::{
     Budget, DEFAULT_STRATEGY, EarlierBlock, OutputSize, PrunedMessage, Pruning, ReadError,

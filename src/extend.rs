@@ -37,7 +37,7 @@ pub mod sqlite {
     pub use crate::sqlite::{Durability, SqliteOptions, SqliteStore, format_version, recount};
     #[doc(no_inline)]
     pub use crate::sqlite::{
-        QueryLimits, QueryRows, Record, RecountError, RecountProgress, RecountReport, Scrubbed,
+        QueryLimits, QueryRows, Record, RecountError, RecountProgress, RecountReport, ScrubState,
         SessionView, Stats,
     };
 }

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use crate::compaction::Placed;
+use crate::compaction::LoopMessage;
 use crate::context::states::shown_chain;
 use crate::context::{self, AsOf, BuildError, BuildOptions, TurnState};
 use crate::model::{AgentMessage, Content, LoopId, Role, SessionId};
-use crate::store::active_blocks::{View, chain};
+use crate::store::active_blocks::{ChainView, chain};
 use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult};
 use loopstore_digest::{DigestInput, Digester, loop_label, supplement_headers};
 
@@ -29,12 +29,12 @@ pub struct Handback {
 
 /// The relation of a working state to the agent's summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stands {
+pub enum SummaryRelation {
     /// The working state replaces the summary.
-    InPlace,
+    Replaces,
     /// The working state supplements a summary that is not known yet: it contains the facts that summaries are likely
     /// to omit.
-    Beside,
+    Supplements,
 }
 
 /// Returns the working state of the turns that summaries replace, in at most `max_tokens` tokens. It contains the
@@ -84,13 +84,13 @@ pub fn handback(
 /// `None` if the chain has no content for it. Of a long session only the newest million tokens are read.
 ///
 /// ```
-/// use loopstore::handback::{Stands, working_state};
+/// use loopstore::handback::{SummaryRelation, working_state};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
 /// let chat = store.session("deploy")?;
 /// chat.append([Message::user("Never restart the server on port 7071.")])?;
-/// let state = working_state(store.database(), chat.id(), Stands::InPlace, 1_000)?;
+/// let state = working_state(store.database(), chat.id(), SummaryRelation::Replaces, 1_000)?;
 /// assert!(state.is_some_and(|state| state.text.contains("Never restart the server on port 7071.")));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -100,13 +100,13 @@ pub fn handback(
 pub fn working_state(
     store: &dyn SessionStore,
     session: &SessionId,
-    stands: Stands,
+    relation: SummaryRelation,
     max_tokens: u64,
 ) -> Result<Option<Handback>, BuildError> {
     let all = store::read(store, |read| turns(read, session, None, Taken::All))?;
-    let digester = match stands {
-        Stands::InPlace => Digester::new(),
-        Stands::Beside => Digester::new().supplementing([]),
+    let digester = match relation {
+        SummaryRelation::Replaces => Digester::new(),
+        SummaryRelation::Supplements => Digester::new().supplementing([]),
     };
     // Its last line has the ids, to be expanded.
     written(store, digester, &all, LoopId::to_string, max_tokens)
@@ -115,7 +115,7 @@ pub fn working_state(
 fn written(
     store: &dyn SessionStore,
     mut digester: Digester,
-    parts: &[Turns],
+    parts: &[LoopTurns],
     name: fn(&LoopId) -> String,
     max_tokens: u64,
 ) -> Result<Option<Handback>, BuildError> {
@@ -138,7 +138,7 @@ fn written(
     }))
 }
 
-fn only_loop(parts: &[Turns]) -> Option<&LoopId> {
+fn only_loop(parts: &[LoopTurns]) -> Option<&LoopId> {
     match parts {
         [only] => Some(&only.loop_id),
         _ => None,
@@ -146,7 +146,7 @@ fn only_loop(parts: &[Turns]) -> Option<&LoopId> {
 }
 
 /// Turns of a loop that a working state is made from.
-struct Turns {
+struct LoopTurns {
     key: LoopKey,
     loop_id: LoopId,
     /// Of each turn of the loop, up to where the chain leaves it, whether it is one of them.
@@ -156,7 +156,7 @@ struct Turns {
     end: u32,
 }
 
-impl Turns {
+impl LoopTurns {
     /// Returns true if the turn belongs to the set.
     fn has(&self, turn: u32) -> bool {
         self.taken.get(turn as usize) == Some(&true)
@@ -186,13 +186,13 @@ impl Turns {
         Ok(low == 0)
     }
 
-    fn messages(&self, read: &dyn StoreRead) -> StoreResult<Vec<Placed>> {
+    fn messages(&self, read: &dyn StoreRead) -> StoreResult<Vec<LoopMessage>> {
         let mut messages = Vec::new();
         read.messages(self.key, self.from..self.end, &mut |row| {
             match row.turn {
                 Some(turn) if self.has(turn) && row.body.role != Role::Extension => {
                     let (seq, message) = (row.seq, store::decode(read, row.body)?);
-                    messages.push(Placed { turn, seq, message });
+                    messages.push(LoopMessage { turn, seq, message });
                 }
                 _ => {}
             }
@@ -216,12 +216,12 @@ fn turns(
     session: &SessionId,
     as_of: Option<&AsOf>,
     wanted: Taken,
-) -> StoreResult<Vec<Turns>> {
+) -> StoreResult<Vec<LoopTurns>> {
     let owner = context::session_of(read, session)?;
     let (leaf, view) = match as_of {
         Some(as_of) => context::moment_of(read, &owner, as_of)?,
         None if owner.current_loop.is_none() => return Ok(Vec::new()),
-        None => (context::leaf_of(read, &owner, None)?, View::default()),
+        None => (context::leaf_of(read, &owner, None)?, ChainView::default()),
     };
     let mut hidden: HashMap<LoopKey, Vec<bool>> = HashMap::new();
     if wanted == Taken::Hidden {
@@ -231,7 +231,7 @@ fn turns(
         hidden.extend(states.map(|of_loop| (of_loop.key, is_hidden(of_loop.turns))));
     }
     let (mut left, mut parts) = (MOST_READ, Vec::new());
-    for link in chain(read, leaf.key, View { raw: true, ..view })?
+    for link in chain(read, leaf.key, ChainView { raw: true, ..view })?
         .into_iter()
         .rev()
     {
@@ -242,7 +242,7 @@ fn turns(
         if !taken.contains(&true) {
             continue;
         }
-        let mut turns = Turns {
+        let mut turns = LoopTurns {
             key: link.row.key,
             loop_id: link.row.loop_id,
             taken,

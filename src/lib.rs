@@ -179,10 +179,10 @@ pub use compaction::FutureSummarizer;
 #[doc(no_inline)]
 pub use compaction::{
     BlockCompactionStrategy, CancelFlag, CommandSummarizer, CompactionConfig, CompactionPolicy,
-    CompactionScope, ContextConfig, DefaultBlockCompaction, DigestCompaction, Draft, KeepRecent,
-    LoopSlice, ModelWindows, OlderLoops, Placed, Recent, RecentWindow, RollupSlice, Shown,
-    StrategyError, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError, Summary,
-    SummaryAnswer, SummaryPrompt, SummaryRequest, SummaryRole, UnknownModel, UnknownWord,
+    CompactionScope, ContextConfig, ContextMessage, DefaultBlockCompaction, DigestCompaction,
+    Draft, KeepRecent, LoopMessage, LoopSlice, ModelWindows, OlderLoops, Recent, RecentWindow,
+    RollupSlice, StrategyError, SummarizeCompaction, SummarizeOptions, Summarizer, SummarizerError,
+    Summary, SummaryAnswer, SummaryPrompt, SummaryRequest, SummaryRole, UnknownModel, UnknownWord,
 };
 #[doc(no_inline)]
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};

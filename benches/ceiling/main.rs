@@ -516,10 +516,10 @@ const PARTS: [(&str, Part); 8] = [
 fn run() -> Outcome<bool> {
     let folder = tempfile::tempdir()?;
     let mut met = true;
-    let asked: Vec<String> = std::env::args().skip(1).collect();
-    let asked: Vec<_> = asked.iter().filter(|arg| !arg.starts_with('-')).collect();
+    let parts: Vec<String> = std::env::args().skip(1).collect();
+    let parts: Vec<_> = parts.iter().filter(|arg| !arg.starts_with('-')).collect();
     for (name, part) in PARTS {
-        if asked.is_empty() || asked.iter().any(|asked| name.contains(&***asked)) {
+        if parts.is_empty() || parts.iter().any(|part| name.contains(&***part)) {
             part(folder.path(), &mut met)?;
         }
     }

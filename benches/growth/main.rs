@@ -104,11 +104,11 @@ fn on_sqlite(name: &str, make: Make, (few, many): (usize, usize), met: &mut bool
 
 fn run() -> Outcome<bool> {
     let (few, all) = sizes()?;
-    let asked: Vec<String> = std::env::args()
+    let parts: Vec<String> = std::env::args()
         .skip(1)
         .filter(|arg| !arg.starts_with('-'))
         .collect();
-    let is_asked = |name: &str| asked.is_empty() || asked.iter().any(|arg| arg == name);
+    let is_asked = |name: &str| parts.is_empty() || parts.iter().any(|arg| arg == name);
     let mut met = true;
     if is_asked("overlays") {
         overlays::run(&mut met)?;

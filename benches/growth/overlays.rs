@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use loopstore::extend::active_blocks::View;
+use loopstore::extend::active_blocks::ChainView;
 use loopstore::extend::{self as store, SizesOverTime, leaf_of, session_of};
 use loopstore::*;
 use loopstore_admin::replay::changes;
@@ -88,9 +88,9 @@ fn sizes(store: &Store) -> Outcome<()> {
         let sizes = SizesOverTime::of(read, owner.key)?;
         for change in changes(read, leaf.key)? {
             for tick in [change.tick - 1, change.tick] {
-                let view = View {
+                let view = ChainView {
                     at: Some(tick),
-                    ..View::default()
+                    ..ChainView::default()
                 };
                 sizes.size(&leaf, view)?;
             }

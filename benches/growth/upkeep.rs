@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use loopstore::extend::sqlite::{QueryLimits, QueryRows, Record, Scrubbed, SessionView, Stats};
+use loopstore::extend::sqlite::{QueryLimits, QueryRows, Record, ScrubState, SessionView, Stats};
 use loopstore::extend::{self as store, Database, append, session};
 use loopstore::*;
 use loopstore_admin::retention::{EraseRequest, PruneRequest, erase, prune};
@@ -277,8 +277,8 @@ impl Database for Unscrubbed<'_> {
         self.0.recounting(work)
     }
 
-    fn scrub(&self) -> store::StoreResult<Scrubbed> {
-        Ok(Scrubbed::Clean)
+    fn scrub(&self) -> store::StoreResult<ScrubState> {
+        Ok(ScrubState::Clean)
     }
 
     fn integrity_problems(&self) -> store::StoreResult<Vec<String>> {

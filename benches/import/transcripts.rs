@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Result;
 use super::workload::Random;
 
-/// Turns between two prompts.
+/// The number of turns between two prompts.
 pub const TURNS: u32 = 8;
 
 /// Returns the transcripts of a folder in the order of their names.
@@ -19,7 +19,7 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Writes transcripts of about so many bytes, each of about `each` bytes; returns how many it became.
+/// Writes transcripts of about `bytes` bytes in total, each of about `each` bytes; returns their size.
 pub fn generate(folder: &Path, bytes: u64, each: u64) -> Result<u64> {
     std::fs::create_dir_all(folder)?;
     let mut random = Random(0x9E37_79B9_7F4A_7C15);

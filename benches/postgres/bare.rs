@@ -122,7 +122,7 @@ pub fn turns_of(
     Ok(turns)
 }
 
-/// Writes turns to a loop that is there.
+/// Writes turns to an existing loop.
 pub struct Writer {
     client: Client,
     key: [i64; 2],

@@ -60,7 +60,7 @@ impl Done {
         self.times.len() as f64 / self.wall.as_secs_f64()
     }
 
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let (middle, late, a_second) = (self.middle(), self.late(), self.a_second());
         format!("{a_second:.0} a second, {middle:.3} ms, p99 {late:.3}")
     }
@@ -99,8 +99,11 @@ fn at_once<W: Send>(
 }
 
 fn compare(what: &str, connections: usize, ours: &Done, bare: &Done, bound: f64, met: &mut bool) {
-    println!("{what}, {connections} connections: {}", ours.told());
-    println!("{what}, {connections} connections, bare: {}", bare.told());
+    println!("{what}, {connections} connections: {}", ours.summary());
+    println!(
+        "{what}, {connections} connections, bare: {}",
+        bare.summary()
+    );
     let named = |figure: &str| format!("{what}, {connections} connections, {figure} / bare");
     judge(&named("median"), ours.middle() / bare.middle(), bound, met);
     judge(&named("p99"), ours.late() / bare.late(), 2.0 * bound, met);
@@ -421,10 +424,10 @@ const PARTS: [(&str, Part); 4] = [
 fn run() -> Outcome<bool> {
     let server = loopstore_testing::server::server().ok_or("PostgreSQL is not installed")?;
     let mut met = true;
-    let asked: Vec<String> = std::env::args().skip(1).collect();
-    let asked: Vec<_> = asked.iter().filter(|arg| !arg.starts_with('-')).collect();
+    let parts: Vec<String> = std::env::args().skip(1).collect();
+    let parts: Vec<_> = parts.iter().filter(|arg| !arg.starts_with('-')).collect();
     for (name, part) in PARTS {
-        if asked.is_empty() || asked.iter().any(|asked| name.contains(&***asked)) {
+        if parts.is_empty() || parts.iter().any(|part| name.contains(&***part)) {
             part(server, &mut met)?;
         }
     }

@@ -15,7 +15,7 @@ const NEW_TURNS: usize = 12;
 /// The ratios of the times of the older session to those of the younger one.
 pub struct Ratios {
     pub append: f64,
-    /// For each byte of the context.
+    /// The ratio for each byte of the context.
     pub build: f64,
     pub compact: f64,
 }
@@ -27,7 +27,7 @@ pub struct Aged<S = SqliteStore> {
 }
 
 impl Aged {
-    /// One session of so many messages, in loops of 96 turns.
+    /// Returns one session of this number of messages, in loops of 96 turns.
     pub fn giant(file: &Path, messages: usize) -> Outcome<Self> {
         let mut aged = Self::young(Recorded::create(file, Durability::Normal)?);
         let (mut left, mut turns) = (messages, Turns::small(2));
@@ -40,7 +40,7 @@ impl Aged {
         Ok(aged)
     }
 
-    /// A small session in a database of so many messages in other sessions.
+    /// Returns a small session in a database with this number of messages in other sessions.
     pub fn among_others(file: &Path, messages: usize) -> Outcome<Self> {
         let mut store =
             SqliteStore::open_with(file, SqliteOptions::new().durability(Durability::Normal))?;
@@ -54,7 +54,7 @@ impl Aged {
         Self::within(store)
     }
 
-    /// A session of so many loops of two turns.
+    /// Returns a session of this number of loops of two turns.
     pub fn of_loops(file: &Path, loops: usize) -> Outcome<Self> {
         let mut aged = Self::young(Recorded::create(file, Durability::Normal)?);
         for _ in 0..loops {
@@ -79,7 +79,7 @@ impl Aged {
 }
 
 impl<S: SessionStore> Aged<S> {
-    /// A small session in a store.
+    /// Returns a small session in a store.
     pub fn within(store: S) -> Outcome<Self> {
         let mut aged = Self::young(Recorded::within(store, "session")?);
         let some = (0..4 * IN_A_LOOP).map(|_| aged.turns.next_turn());

@@ -5,7 +5,7 @@ use loopstore::*;
 
 use super::Random;
 
-/// Turns of one loop.
+/// The number of turns of one loop.
 pub const IN_A_LOOP: u32 = 96;
 /// The number of turns from one prompt to the next.
 const PROMPT_EVERY: u32 = 8;
@@ -13,7 +13,7 @@ const PROMPT_EVERY: u32 = 8;
 /// about 55 KB.
 const OUTPUT: (f64, f64) = (1_500.0, 1.58);
 
-/// Makes one turn after another.
+/// A generator of turns.
 pub struct Turns {
     pub random: Random,
     made: u32,
@@ -30,7 +30,7 @@ impl Turns {
         }
     }
 
-    /// Turns of a few words each, so that ten million messages fit on a disk.
+    /// Returns a generator of turns of a few words each, so that ten million messages fit on a disk.
     pub fn small(seed: u64) -> Self {
         Self {
             sizes: (40, 30.0),
@@ -92,7 +92,7 @@ impl Turns {
     }
 }
 
-/// Returns turns of about so many messages together.
+/// Returns turns with about this number of messages in total.
 pub fn of_messages(turns: &mut Turns, messages: usize) -> Vec<Vec<AgentMessage>> {
     let (mut made, mut count) = (Vec::new(), 0);
     while count < messages {

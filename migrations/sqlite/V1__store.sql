@@ -21,10 +21,10 @@
 --   delete trigger.
 -- - No trigger names columns (UPDATE OF), because `SET rowid = ...` changes a key under another name and
 --   would not fire such a trigger.
--- - Every trigger fails with ABORT, except the two that fire at each append, when it writes the totals of its
---   loop and session. ABORT makes SQLite copy every page that a statement is about to change, so that the
---   statement can be rolled back. FAIL does not copy pages. FAIL rejects the same rows, but a statement over
---   many rows stops at the rejected row and keeps the changes before that row.
+-- - Every trigger fails with ABORT, except those that fire when an append inserts a message and when it writes
+--   the totals of its loop and session. ABORT makes SQLite copy every page that a statement is about to change,
+--   so that the statement can be rolled back. FAIL does not copy pages. FAIL rejects the same rows, but a
+--   statement over many rows stops at the rejected row and keeps the changes before that row.
 
 -- store meta --------------------------------------------------------------------------------------
 
@@ -590,7 +590,7 @@ CREATE TRIGGER messages_no_replace
 BEFORE INSERT ON messages
 WHEN EXISTS (SELECT 1 FROM messages WHERE id = NEW.id)
 BEGIN
-    SELECT RAISE(ABORT, 'stored messages cannot be replaced');
+    SELECT RAISE(FAIL, 'stored messages cannot be replaced');
 END;
 
 -- blobs -------------------------------------------------------------------------------------------
@@ -1276,7 +1276,9 @@ BEGIN
 END;
 
 -- Rejects a row that does not fit. Rows of earlier loops must come first. The ranges of the block's own loop
--- must be consecutive, and each disposition must be one that the section of the turns allows.
+-- must be consecutive, and each disposition must be one that the section of the turns allows. SQLite builds a
+-- temporary table at each row for an IN with three or more values, which costs more than the rest of the
+-- trigger.
 CREATE TRIGGER coverage_fits
 BEFORE INSERT ON coverage
 WHEN NOT EXISTS (
@@ -1317,7 +1319,8 @@ WHEN NOT EXISTS (
                                     AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
                             ))
                     WHEN NEW.from_turn >= b.recent_start AND NEW.to_turn <= b.recent_end
-                        THEN NEW.disposition IN ('kept', 'truncated', 'dropped')
+                        THEN NEW.disposition = 'kept' OR NEW.disposition = 'truncated'
+                            OR NEW.disposition = 'dropped'
                             OR (NEW.disposition = 'sealed' AND b.kind LIKE 'sealed:%')
                 END
         END

@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::{Error, Result, SessionHandle};
 use crate::model::{AgentMessage, LoopId, Role};
-use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
     self, LoopCore, LoopKey, MessageRef, StoreError, StoreRead, StoreResult, decode_ref,
 };
@@ -276,9 +276,9 @@ impl SessionHandle {
                 }
             }
         } else if let Some(leaf) = position.leaf {
-            let raw = View {
+            let raw = ChainView {
                 raw: true,
-                ..View::default()
+                ..ChainView::default()
             };
             ActiveBlocks::new(read, leaf, raw).run(&mut |link| {
                 let end = link.end_seq;

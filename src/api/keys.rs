@@ -1,6 +1,5 @@
 //! Appends under keys: many in one transaction, found again by their keys.
 
-use super::appended::Appended;
 use super::error::Result;
 use super::line::{LineEnd, begin_session};
 use super::same_append::ensure_same;
@@ -8,7 +7,7 @@ use super::{SessionHandle, calls};
 use crate::compact::record_appended_compactions;
 use crate::model::redaction::append_key_marker;
 use crate::model::{AgentMessage, LoopId};
-use crate::store::append::append_in_turns;
+use crate::store::append::{Appended, append_in_turns};
 use crate::store::{
     self, AppendKey, AppendKeyRange, LoopKey, SessionKey, StoreRead, StoreResult, StoreWrite,
 };
@@ -242,13 +241,13 @@ fn append_part(
         let row = AppendKey {
             name: key.to_owned(),
             loop_key: done.loop_key,
-            seqs: done.seqs.clone(),
-            turns: done.turns.clone(),
-            tokens: done.tokens,
+            seqs: done.appended.seqs.clone(),
+            turns: done.appended.turns.clone(),
+            tokens: done.appended.tokens,
         };
         write.insert_append_key(at.session, &row)?;
     }
-    Ok((done.loop_key, done.into()))
+    Ok((done.loop_key, done.appended))
 }
 
 /// Returns an append by the key of its caller, also if a redaction replaced the key.

@@ -4,7 +4,6 @@
 //! prepares the next model call, reads the history, begins branches and undoes compactions. Rows, transactions and
 //! plans are in lower modules, and are not needed here.
 
-mod appended;
 #[cfg(feature = "tokio")]
 pub(crate) mod asynchronous;
 mod calls;
@@ -31,10 +30,10 @@ use crate::compact::Policy;
 use crate::model::{InvalidId, SessionId};
 use crate::search::{Recall, SearchQuery, SearchResults, recall, search};
 use crate::sqlite::{Durability, SqliteOptions, SqliteStore};
+pub use crate::store::append::Appended;
 use crate::store::{Database, Key, OpenError, SessionStore};
 use crate::tokens::TokenCounter;
 
-pub use appended::Appended;
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncSession, AsyncStore};
 pub use calls::CallState;

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::overlay::ChainSnapshot;
 use crate::overlay::foreign::{OWN_RUN, block_form};
-use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainLink, ChainView};
 use crate::store::history::restore_history;
 use crate::store::session::NO_TURN;
 use crate::store::{
@@ -51,7 +51,7 @@ fn overlays(
     let mut found = HashMap::new();
     let mut seen = HashSet::new();
     if let Some(current) = session.current_loop {
-        let chain = ChainSnapshot::load(read, current, View::default())?;
+        let chain = ChainSnapshot::load(read, current, ChainView::default())?;
         let rollup = chain.anchor.and_then(|at| chain.links[at].block.clone());
         for (at, link) in chain.links.iter().enumerate() {
             // The context of the current loop has only a part of a loop that it left midway.
@@ -84,7 +84,7 @@ fn overlays(
 /// Returns the block that is active on a loop, seen from itself.
 fn own_block(read: &dyn StoreRead, key: LoopKey) -> StoreResult<Option<BlockRow>> {
     let mut block = None;
-    ActiveBlocks::new(read, key, View::default()).run(&mut |link| {
+    ActiveBlocks::new(read, key, ChainView::default()).run(&mut |link| {
         block = link.block;
         Ok(ControlFlow::Break(()))
     })?;

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Store;
-use super::appended::Appended;
 use super::calls::{self, CallState};
 use super::error::{Error, Result};
 use super::keys::Reuse;
@@ -19,7 +18,7 @@ use crate::context::{
 use crate::handback::{Handback, handback};
 use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, SessionId, ToolCall};
 use crate::search::{Recall, SearchQuery};
-use crate::store::append::{free_loop_id, set_status};
+use crate::store::append::{Appended, free_loop_id, set_status};
 use crate::store::session::{self, Fork, SessionLabels};
 use crate::store::{self, SessionKey, SessionStore, StoreError, StoreRead, StoreResult};
 

@@ -24,8 +24,6 @@ pub(super) struct FallbackStep {
     pub(super) prune: Option<Prune>,
     /// The source of the text for turns that are not kept.
     pub(super) texts: TextSource,
-    /// True if the first summary of the current loop gets the room that the kept turns leave.
-    pub(super) fills_window: bool,
 }
 
 impl FallbackStep {
@@ -37,8 +35,14 @@ impl FallbackStep {
             recent,
             prune: None,
             texts: TextSource::Strategy,
-            fills_window: config.fills_window,
         }
+    }
+
+    /// Returns the step with the configured tokens for the first summary of the current loop.
+    pub(super) fn without_longer_summary(&self) -> Self {
+        let mut step = self.clone();
+        step.config.fills_window = false;
+        step
     }
 
     /// True if the step keeps only the last turns that fit.

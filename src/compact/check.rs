@@ -11,7 +11,7 @@ use crate::context::{
 };
 use crate::model::{AgentMessage, Content, Layout, Message};
 use crate::overlay::turn_seqs;
-use crate::store::active_blocks::{View, chain};
+use crate::store::active_blocks::{ChainView, chain};
 use crate::store::{self, NewBlock, SessionStore, StoreResult};
 
 /// Checks a draft of a loop against the plan: its sections, its summary by itself, and each replaced
@@ -163,14 +163,14 @@ pub(super) fn introduced_fault(
         if faults_of(&shown, in_flight).is_empty() {
             return Ok(None);
         }
-        let raw = View {
+        let raw = ChainView {
             raw: true,
-            ..View::default()
+            ..ChainView::default()
         };
         let originals = originals_of(read, &chain(read, snapshot.leaf, raw)?)?;
         // A fault that an overlay of another tool brought in before is not a fault of this run.
         let mut now = Vec::new();
-        for link in chain(read, snapshot.leaf, View::default())? {
+        for link in chain(read, snapshot.leaf, ChainView::default())? {
             now.extend(
                 shown_messages(read, &link, true)?
                     .into_iter()

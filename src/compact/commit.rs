@@ -16,9 +16,9 @@ use super::running::OpenRow;
 use super::snapshot::{Snapshot, open_digests};
 use crate::compaction::{CompactionScope, OlderLoops, RunConfig};
 use crate::context::{Chain, Purpose};
-use crate::model::Json;
+use crate::model::{Json, Size};
 use crate::overlay;
-use crate::store::active_blocks::{View, depth_of};
+use crate::store::active_blocks::{ChainView, depth_of};
 use crate::store::{
     self, LoopKey, NewBlock, Outcome, RunKey, RunRow, SessionStore, StoreError, StoreRead,
     StoreResult, StoreWrite, codec,
@@ -109,6 +109,8 @@ impl PendingRun<'_> {
                 let in_vain = match run.outcome {
                     Outcome::NoGain => true,
                     Outcome::Failed => run.before == self.snapshot.before,
+                    // A refused plan has its digest, a veto before the plan and a postponed plan have none.
+                    Outcome::Vetoed => true,
                     _ => false,
                 };
                 let is_here = run.point.loop_key == self.snapshot.leaf;
@@ -140,17 +142,12 @@ impl PendingRun<'_> {
             report.reached = self.reached(&candidate.step)?;
         }
         report.too_small = BudgetTooSmall::check(self.request.policy.window.budget(), report.after);
-        let (before, after) = (report.before, report.after);
-        let target = self.request.policy.target();
-        let is_for_bytes = target.bytes.is_some_and(|most| before.bytes > most);
-        let is_smaller =
-            after.tokens < before.tokens || (is_for_bytes && after.bytes < before.bytes);
         let outcome = match &report.too_small {
             Some(too_small) => {
                 report.error = Some(too_small.to_string());
                 Outcome::Failed
             }
-            None if is_smaller => Outcome::Committed,
+            None if self.is_smaller(report.after) => Outcome::Committed,
             None => Outcome::NoGain,
         };
         if outcome != Outcome::Failed {
@@ -161,6 +158,31 @@ impl PendingRun<'_> {
         let run = self.row(&report, outcome, scope, self.plan)?;
         let blocks = candidate.blocks.into_iter().map(|placed| placed.block);
         self.write(report, run, blocks.collect())
+    }
+
+    /// True if a context of this size fits the window and is smaller than the context now.
+    pub(super) fn would_commit(&self, after: Size) -> bool {
+        let budget = self.request.policy.window.budget();
+        budget.fits(after) && self.is_smaller(after)
+    }
+
+    fn is_smaller(&self, after: Size) -> bool {
+        let before = self.snapshot.before;
+        let target = self.request.policy.target();
+        let is_for_bytes = target.bytes.is_some_and(|most| before.bytes > most);
+        after.tokens < before.tokens || (is_for_bytes && after.bytes < before.bytes)
+    }
+
+    /// Ends an attempt that a hook refused. The same plan is not tried again.
+    pub(super) fn refuse(
+        &self,
+        mut report: CompactReport,
+        reason: String,
+    ) -> StoreResult<CompactReport> {
+        report.error = Some(reason);
+        let scope = self.request.policy.compaction.compaction_scope;
+        let run = self.row(&report, Outcome::Vetoed, scope, self.plan)?;
+        self.write(report, run, Vec::new())
     }
 
     /// Ends an attempt that made no block; the same plan may be tried again.
@@ -328,7 +350,7 @@ impl PendingRun<'_> {
         if read.has_receipt_after(session, receipt)? {
             return Ok(false);
         }
-        let view = View::default();
+        let view = ChainView::default();
         let now = Chain::load(read, self.snapshot.leaf, view, config, window, purpose)?;
         if !self.has_same_edits(&now) {
             return Ok(false);

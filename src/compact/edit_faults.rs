@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::context::{ContextFault, faults_of, originals_of};
-use crate::store::active_blocks::{ActiveBlocks, PendingEdits, View};
+use crate::store::active_blocks::{ActiveBlocks, PendingEdits, ChainView};
 use crate::store::{EditRefusal, LoopRow, StoreRead, StoreResult};
 
 /// Returns the faults of the originals of a chain, with the edits of a run that is still open.
@@ -12,9 +12,9 @@ pub(crate) fn faults_with(
     leaf: &LoopRow,
     pending: Option<PendingEdits<'_>>,
 ) -> StoreResult<Vec<ContextFault>> {
-    let raw = View {
+    let raw = ChainView {
         raw: true,
-        ..View::default()
+        ..ChainView::default()
     };
     let mut links = Vec::new();
     let mut walk = ActiveBlocks::new(read, leaf.key, raw).with_pending(pending);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::approval::{Approval, Proposal};
 use super::guard::guarded;
 use super::outcome::CompactOutcome;
 use super::snapshot::ContextTokens;
@@ -65,6 +66,19 @@ pub enum Decision {
     Veto(String),
 }
 
+/// A context that has reached [`Policy::warn_at`](super::Policy::warn_at()) without reaching the trigger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WindowWarning {
+    /// The session.
+    pub session_id: SessionId,
+    /// Tokens of the context and of the system prompt, as the store counts them.
+    pub tokens: u64,
+    /// The window in tokens.
+    pub window: u64,
+    /// The used share of the window in percent, rounded down.
+    pub percent: u32,
+}
+
 /// A hook that is called around a compaction, with no transaction open.
 ///
 /// ```
@@ -98,6 +112,42 @@ pub trait CompactionHook: Send + Sync {
         Decision::Proceed
     }
 
+    /// Called with the texts and the context as it would be, before a commit. The hook may refuse, postpone or rewrite
+    /// the compaction. A dry run does not call it.
+    ///
+    /// ```
+    /// use loopstore::compact::{Approval, CompactOutcome, CompactionHook, Proposal};
+    /// use loopstore::*;
+    ///
+    /// struct ByHand;
+    ///
+    /// impl CompactionHook for ByHand {
+    ///     fn approve(&self, proposal: &Proposal<'_>) -> Approval {
+    ///         let text = |at| (at, "It rained for 28 hours.".to_owned());
+    ///         let with_text = |at: &usize| proposal.blocks[*at].text.is_some();
+    ///         Approval::Rewrite((0..proposal.blocks.len()).filter(with_text).map(text).collect())
+    ///     }
+    /// }
+    ///
+    /// let store = Store::in_memory()?;
+    /// let chat = store.session("weather")?.with_policy(Policy::new(6_000).hook(ByHand));
+    /// let report = |hour| Message::assistant(format!("Hour {hour}: {}", "rain, ".repeat(200)));
+    /// chat.append([Message::user("How is the weather?")])?;
+    /// chat.append((0..40).map(report))?;
+    /// let prepared = chat.prepare()?;
+    /// assert!(prepared.was_compacted());
+    /// let texts = prepared.messages().iter().filter_map(|m| m.message()).flat_map(Message::texts);
+    /// assert_eq!(texts.filter(|text| *text == "It rained for 28 hours.").count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn approve(&self, _: &Proposal<'_>) -> Approval {
+        Approval::Commit
+    }
+
+    /// Called by [`SessionHandle::prepare`](crate::SessionHandle::prepare) and other compactions whose trigger did not
+    /// fire, each time the context has reached [`Policy::warn_at`](super::Policy::warn_at()). A panic in it is caught.
+    fn warn(&self, _: &WindowWarning) {}
+
     /// Called after the audit row is written, and after an import that contains a compaction of another tool. The
     /// hook cannot change the outcome; a panic in it is caught.
     fn after(&self, _: &CompactionEnded) {}
@@ -119,6 +169,17 @@ impl Hooks {
             Decision::Proceed => None,
             Decision::Veto(reason) => Some(reason),
         })
+    }
+
+    /// Returns the hooks in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &dyn CompactionHook> {
+        self.0.iter().map(|hook| &**hook)
+    }
+
+    /// Calls each hook; returns the message of one of the panics, if there was one.
+    pub(super) fn warn(&self, warning: &WindowWarning) -> Option<String> {
+        let panics = self.iter().map(|hook| guarded(|| hook.warn(warning)).err());
+        panics.fold(None, Option::or)
     }
 
     /// True if there are no hooks.

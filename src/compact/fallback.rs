@@ -208,11 +208,8 @@ impl Ladder<'_> {
     /// Gives the first summary of the current loop the configured tokens: a longer one must not cost content that
     /// would be kept without it.
     fn configured_summary(&self, from: &CompactionCandidate) -> Option<FallbackStep> {
-        let is_longer = from.step.fills_window && self.planner.has_longer_summary();
-        is_longer.then(|| FallbackStep {
-            fills_window: false,
-            ..from.step.clone()
-        })
+        let is_longer = from.step.config.fills_window && self.planner.has_longer_summary();
+        is_longer.then(|| from.step.without_longer_summary())
     }
 
     fn limited_texts(&self, from: &CompactionCandidate) -> Option<FallbackStep> {
@@ -220,8 +217,7 @@ impl Ladder<'_> {
         is_new.then(|| FallbackStep {
             name: Some("digest"),
             texts: TextSource::Limited,
-            fills_window: false,
-            ..from.step.clone()
+            ..from.step.without_longer_summary()
         })
     }
 
@@ -243,8 +239,7 @@ impl Ladder<'_> {
             name: Some("prune"),
             prune: Some(prune),
             texts: TextSource::Limited,
-            fills_window: false,
-            ..from.step.clone()
+            ..from.step.without_longer_summary()
         }))
     }
 
@@ -285,11 +280,11 @@ impl Ladder<'_> {
                 name: Some("keep_first"),
                 config: CompactionConfig {
                     keep_first_turns: kept,
+                    fills_window: false,
                     ..from.step.config.clone()
                 },
                 prune: Some(prune),
                 texts: TextSource::Limited,
-                fills_window: false,
                 ..from.step.clone()
             }));
         }
@@ -322,6 +317,7 @@ impl Ladder<'_> {
                 keep_recent: KeepRecent::Turns(recent),
                 compaction_scope: CompactionScope::FixedCount(0),
                 max_rollup_tokens: from.step.config.max_rollup_tokens.max(1),
+                fills_window: false,
                 ..from.step.config.clone()
             },
             recent,
@@ -330,7 +326,6 @@ impl Ladder<'_> {
                 TextSource::Marker if !is_first => TextSource::Marker,
                 _ => TextSource::Silent,
             },
-            fills_window: false,
         }))
     }
 

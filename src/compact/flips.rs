@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::edit_faults::{check_faults, faults_with};
 use crate::context::{BuildOptions, Chain, leaf_of, session_of, view_for};
 use crate::model::{LoopId, SealingProvider, SessionId, Time};
-use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
     self, FlipRow, LoopKey, LoopRow, Outcome, Point, RunKey, RunRow, SessionRow, SessionStore,
     StoreError, StoreRead, StoreResult, StoreWrite,
@@ -211,7 +211,7 @@ fn context_tokens(
 /// Finds the newest run that is live from the leaf, or the named run.
 fn live_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreResult<RunRow> {
     let mut found = None;
-    ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
+    ActiveBlocks::new(read, leaf, ChainView::default()).runs(&mut |walk, run| {
         if named.is_none_or(|named| run.run_id == named) && walk.is_live(run.key)? {
             found = Some(run);
             return Ok(ControlFlow::Break(()));
@@ -225,7 +225,7 @@ fn live_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreRe
 fn undone_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreResult<RunRow> {
     let mut newest_commit = None;
     let mut newest_undo: Option<(i64, RunRow)> = None;
-    ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
+    ActiveBlocks::new(read, leaf, ChainView::default()).runs(&mut |walk, run| {
         newest_commit = newest_commit.max(Some(run.tick));
         let wanted = named.is_none_or(|named| run.run_id == named);
         if let Some(flip) = walk.last_flip(run.key)?.filter(|flip| wanted && !flip.redo)

@@ -188,6 +188,7 @@ impl Ladder<'_> {
             max_summary_tokens: room.limits.summary,
             // With none the loops before would stay as they are.
             max_rollup_tokens: room.limits.rollup.max(1),
+            fills_window: false,
             ..from.step.config.clone()
         };
         let before = &from.step.config;
@@ -202,7 +203,6 @@ impl Ladder<'_> {
             recent,
             prune: Some(prune),
             texts: TextSource::Limited,
-            fills_window: false,
         }))
     }
 

@@ -28,7 +28,7 @@ impl StepPlanner<'_> {
         let configured = self.step.config.max_summary_tokens;
         let link = &self.snapshot.chain.links[depth];
         let is_first = link.row.key == self.snapshot.leaf && link.block.is_none();
-        if !self.step.fills_window || !is_first {
+        if !self.step.config.fills_window || !is_first {
             return Ok(configured);
         }
         if let Some(room) = self.planner.rooms.borrow().get(layout) {

@@ -10,6 +10,7 @@
 //! run, the blocks, their messages and their coverage; else it writes only the run, with the outcome `conflict`. An
 //! append never causes a conflict: turns that were appended meanwhile follow the blocks.
 
+mod approval;
 mod candidate;
 mod check;
 mod commit;
@@ -45,13 +46,17 @@ use std::cell::RefCell;
 use std::time::Instant;
 
 use crate::compaction::StrategyError;
-use crate::model::{SessionId, Time};
+use crate::model::{SessionId, Size, Time};
 use crate::store::{self, Outcome, SessionStore, StoreError, StoreResult};
 
+use approval::Decided;
+pub use approval::{Approval, Proposal, ProposedBlock};
 use candidate::FallbackStep;
 use commit::PendingRun;
 pub(crate) use edit_faults::{check_faults, faults_with};
-pub use events::{CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks};
+pub use events::{
+    CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks, WindowWarning,
+};
 pub(crate) use flips::undo_all;
 pub use flips::{FlipReport, FlipRequest, redo, undo};
 use guard::guarded;
@@ -185,7 +190,9 @@ fn attempt(
             return Ok(AttemptEnd::OverBudget);
         }
         TriggerCheck::NotFired(size, about) => {
-            return Ok(AttemptEnd::Ended(CompactReport::of(request, size, about)));
+            let mut report = CompactReport::of(request, size, about);
+            report.error = warn(request, session, size);
+            return Ok(AttemptEnd::Ended(report));
         }
         TriggerCheck::Fired(snapshot) => snapshot,
     };
@@ -237,6 +244,24 @@ fn attempt(
     }
 }
 
+/// Warns the hooks if the context reached the share of the window that the policy names. Returns the message of a panic
+/// in a hook.
+fn warn(request: &CompactRequest, session: &SessionId, size: Size) -> Option<String> {
+    let percent = request.policy.warn_at?;
+    let window = &request.policy.window;
+    let tokens = size.tokens.saturating_add(window.system_prompt_tokens);
+    let used = tokens.saturating_mul(100) / window.max_context_tokens.max(1);
+    if request.dry_run || used < u64::from(percent) {
+        return None;
+    }
+    request.policy.hooks.warn(&WindowWarning {
+        session_id: session.clone(),
+        tokens,
+        window: window.max_context_tokens,
+        percent: u32::try_from(used).unwrap_or(u32::MAX),
+    })
+}
+
 /// Calls the hooks and the strategy, and ends the run.
 fn carry_out(
     planner: &CandidatePlanner<'_>,
@@ -269,8 +294,34 @@ fn carry_out(
             }
             Ok(report)
         }
-        Ok(candidate) => run.finish(report, candidate),
-        Err(StrategyError::Read(error)) => Err(error.into()),
-        Err(StrategyError::Failed(error)) => run.fail(report, Outcome::Failed, Some(error)),
+        Ok(candidate) if request.dry_run || request.policy.hooks.is_empty() => {
+            run.finish(report, candidate)
+        }
+        Ok(candidate) => match approval::decide(planner, run, candidate) {
+            Ok(Decided::Commit(candidate)) => {
+                report.take_notes(&planner.texts.notes())?;
+                run.finish(report, candidate)
+            }
+            Ok(Decided::Refused(reason)) => run.refuse(report, reason),
+            Ok(Decided::Postponed(reason)) => run.fail(
+                report,
+                Outcome::Vetoed,
+                Some(format!("postponed: {reason}")),
+            ),
+            Err(error) => failed_by(run, report, error),
+        },
+        Err(error) => failed_by(run, report, error),
+    }
+}
+
+/// Ends a run whose strategy failed.
+fn failed_by(
+    run: &PendingRun<'_>,
+    report: CompactReport,
+    error: StrategyError,
+) -> StoreResult<CompactReport> {
+    match error {
+        StrategyError::Read(error) => Err(error.into()),
+        StrategyError::Failed(error) => run.fail(report, Outcome::Failed, Some(error)),
     }
 }

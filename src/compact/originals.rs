@@ -12,7 +12,7 @@ use super::{RecordedResult, RecordedRun};
 use crate::context::{Context, PartSection};
 use crate::model::{AgentMessage, Content, Json, LoopId, Message, Time, Turns};
 use crate::overlay::{ChainSnapshot, ImportedCompaction, turn_seqs};
-use crate::store::active_blocks::{self, View};
+use crate::store::active_blocks::{self, ChainView};
 use crate::store::{
     ImportRow, LoopKey, Outcome, RunKey, SessionKey, StoreError, StoreRead, StoreResult,
     StoreWrite, decode, session,
@@ -44,9 +44,9 @@ pub(super) fn find_originals_before(
     read: &dyn StoreRead,
     leaf: LoopKey,
 ) -> StoreResult<Option<OriginalsLocation>> {
-    let raw = View {
+    let raw = ChainView {
         raw: true,
-        ..View::default()
+        ..ChainView::default()
     };
     let chain = active_blocks::chain(read, leaf, raw)?;
     let Some(root) = chain.first() else {
@@ -176,7 +176,7 @@ pub(super) fn replace_compaction(
     (strategy, from): (&str, &OriginalsLocation),
     mut text: ChainText,
 ) -> StoreResult<bool> {
-    let chain = ChainSnapshot::load(write, leaf, View::default())?;
+    let chain = ChainSnapshot::load(write, leaf, ChainView::default())?;
     let Some(block) = write.blocks_of_run(sealed)?.pop() else {
         return Ok(false);
     };
@@ -211,7 +211,7 @@ pub(super) fn replace_compaction(
         error: None,
     };
     let turns = chain.end(chain.leaf());
-    run.commit(write, counter, (&chain, turns), View::default(), made)?;
+    run.commit(write, counter, (&chain, turns), ChainView::default(), made)?;
     Ok(true)
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::context::{leaf_of, session_of};
 use crate::model::{AgentMessage, Author, Content, LoopId, Role, SessionId, Time, Turns};
 use crate::overlay::{ChainPins, PinnedMessage, turn_seqs};
-use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
     self, Cut, LoopRow, PinRow, Point, SessionRow, SessionStore, StoreError, StoreRead, StoreResult,
 };
@@ -360,7 +360,7 @@ fn without_rewritten(
     if of.edits == 0 {
         return Ok(seqs);
     }
-    let edits = ActiveBlocks::new(read, leaf.key, View::default()).live_edits(of.key)?;
+    let edits = ActiveBlocks::new(read, leaf.key, ChainView::default()).live_edits(of.key)?;
     for seq in edits.iter().flat_map(|_| &seqs) {
         let only = *seq..seq.saturating_add(1);
         let run = edits

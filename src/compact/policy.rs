@@ -32,6 +32,8 @@ pub struct Policy {
     pub compaction: CompactionConfig,
     /// The hooks to call before and after each compaction.
     pub hooks: Hooks,
+    /// The share of the window in percent at which hooks are warned; see [`Policy::warn_at`](Self::warn_at()).
+    pub warn_at: Option<u8>,
     /// The provider that contexts are sent to; see [`Policy::provider`](Self::provider()).
     pub provider: Option<SealingProvider>,
     /// The system prompts that requests for a provider may begin with.
@@ -80,6 +82,7 @@ impl Policy {
             window,
             compaction,
             hooks: Hooks::default(),
+            warn_at: None,
             provider: None,
             system_prompts: SystemPrompts::default(),
             derived: DerivedLimits {
@@ -234,7 +237,21 @@ impl Policy {
         self.strategy(SummarizeCompaction::new(Arc::new(summarizer)))
     }
 
-    /// Adds a hook that is called before and after each compaction, and may veto it.
+    /// Sets own instructions to the summariser, after its usual ones. The run stores them. Facts from the record are
+    /// added to the summary whatever they say.
+    pub fn summary_prompt(mut self, instructions: impl Into<String>) -> Self {
+        self.compaction.summary_prompt = Some(instructions.into());
+        self
+    }
+
+    /// Sets the share of the window in percent from which hooks are warned that a compaction comes near
+    /// ([`CompactionHook::warn`]).
+    pub fn warn_at(mut self, percent: u8) -> Self {
+        self.warn_at = Some(percent);
+        self
+    }
+
+    /// Adds a hook that is called before and after each compaction, and may veto, postpone or rewrite it.
     pub fn hook(mut self, hook: impl CompactionHook + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self

@@ -9,7 +9,7 @@ use super::planner::{CandidatePlanner, StepPlanner};
 use super::room::{MessageForms, TurnForms};
 use crate::compaction::plan::ChainTurn;
 use crate::compaction::{
-    OutputSize, Placed, PrunedMessage, Pruning, Recent, StrategyError, cut_tool_result,
+    LoopMessage, OutputSize, PrunedMessage, Pruning, Recent, StrategyError, cut_tool_result,
 };
 use crate::model::{AgentMessage, Layout, Role, Size, Turns};
 use crate::overlay::turn_seqs;
@@ -72,7 +72,7 @@ impl CandidatePlanner<'_> {
         Ok(forms)
     }
 
-    fn forms_of_message(&self, depth: usize, placed: &Placed, stored: Size) -> MessageForms {
+    fn forms_of_message(&self, depth: usize, placed: &LoopMessage, stored: Size) -> MessageForms {
         let counter = self.store.counter();
         let measure = |message: &AgentMessage| OutputSize {
             tokens: counter.message_tokens(message),

@@ -7,7 +7,7 @@ use super::planner::{CandidatePlanner, StepPlanner};
 use crate::compaction::{Draft, Recent, StrategyError, Summary};
 use crate::model::Size;
 use crate::overlay::{BlockSpec, CompactedAs, PinnedMessage, quotes_of};
-use crate::store::active_blocks::{View, chain, depth_of};
+use crate::store::active_blocks::{ChainView, chain, depth_of};
 use crate::store::{
     self, BlockCore, BlockKey, BlockKind, BlockRow, CoverageRow, Disposition, LoopKey, Section,
     StoreRead, StoreResult, quote_body,
@@ -240,9 +240,9 @@ impl StepPlanner<'_> {
         loops: &BTreeSet<LoopKey>,
         spec: &mut BlockSpec,
     ) -> StoreResult<()> {
-        let raw = View {
+        let raw = ChainView {
             raw: true,
-            ..View::default()
+            ..ChainView::default()
         };
         for link in chain(read, self.snapshot.leaf, raw)? {
             if loops.contains(&link.row.key) {

@@ -6,7 +6,7 @@ use super::{CompactionEnded, CompactionStarted, ContextTokens};
 use crate::context::size_with;
 use crate::model::{Json, Time};
 use crate::overlay::{self, ChainSnapshot};
-use crate::store::active_blocks::View;
+use crate::store::active_blocks::ChainView;
 use crate::store::{
     LoopKey, NewBlock, Outcome, Point, RunKey, RunRow, StoreResult, StoreWrite, codec,
 };
@@ -49,7 +49,7 @@ impl RecordedRun {
         write: &mut dyn StoreWrite,
         counter: &dyn TokenCounter,
         (chain, turns): (&ChainSnapshot, u32),
-        view: View,
+        view: ChainView,
         made: RecordedResult,
     ) -> StoreResult<CompactionEnded> {
         let leaf = &chain.links[chain.leaf()].row;

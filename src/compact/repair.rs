@@ -13,7 +13,7 @@ use super::{
 use crate::context::{BuildError, BuildOptions, build_context_from_session, leaf_of, session_of};
 use crate::model::{Role, SealingProvider, SessionId};
 use crate::overlay::{SealedRecord, has_originals};
-use crate::store::active_blocks::{self, ActiveBlocks, View};
+use crate::store::active_blocks::{self, ActiveBlocks, ChainView};
 use crate::store::append::AppendedCompaction;
 use crate::store::{
     self, LoopKey, RunRow, SessionStore, StoreError, StoreRead, StoreResult, decode,
@@ -185,9 +185,9 @@ fn orphans(
         recorded.extend(record.map(|record| (record.loop_id, record.seq)));
         Ok(ControlFlow::Continue(()))
     })?;
-    let raw = View {
+    let raw = ChainView {
         raw: true,
-        ..View::default()
+        ..ChainView::default()
     };
     let mut found = Vec::new();
     for link in active_blocks::chain(read, leaf, raw)? {
@@ -222,7 +222,7 @@ fn live_provider_runs(
     provider: Option<SealingProvider>,
 ) -> StoreResult<Vec<(RunRow, bool)>> {
     let mut found = Vec::new();
-    ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
+    ActiveBlocks::new(read, leaf, ChainView::default()).runs(&mut |walk, run| {
         let by = SealingProvider::of_strategy(&run.strategy);
         let is_wanted = by.is_some() && (provider.is_none() || by == provider);
         if is_wanted && walk.is_live(run.key)? {

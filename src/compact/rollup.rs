@@ -7,13 +7,13 @@ use super::check::check_summary;
 use super::planner::StepPlanner;
 use super::texts::TextKey;
 use crate::compaction::{
-    CompactionConfig, Draft, LoopSlice, OlderLoops, ReadError, RollupSlice, Shown, StrategyError,
-    Summary,
+    CompactionConfig, ContextMessage, Draft, LoopSlice, OlderLoops, ReadError, RollupSlice,
+    StrategyError, Summary,
 };
 use crate::context::shown_messages;
 use crate::model::{LoopId, Message, Size, Turns};
 use crate::overlay::{BlockSpec, CompactedAs, first_prompt};
-use crate::store::active_blocks::{ActiveBlocks, ChainLink, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainLink, ChainView};
 use crate::store::{self, BlockCore, BlockKind, LoopKey, StoreRead, StoreResult};
 
 impl StepPlanner<'_> {
@@ -82,7 +82,7 @@ impl StepPlanner<'_> {
         (self.step.is_squeezed() && is_too_large).then_some(0)
     }
 
-    fn shown(&self, link: &ChainLink) -> Result<Vec<Shown>, ReadError> {
+    fn shown(&self, link: &ChainLink) -> Result<Vec<ContextMessage>, ReadError> {
         Ok(store::read(self.planner.store, |read| {
             shown_messages(read, link, false)
         })?)
@@ -92,7 +92,7 @@ impl StepPlanner<'_> {
         &self,
         loops: Vec<LoopId>,
         extends: bool,
-        read: &dyn Fn(usize) -> Result<Vec<Shown>, ReadError>,
+        read: &dyn Fn(usize) -> Result<Vec<ContextMessage>, ReadError>,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
         let leaf = self.snapshot.leaf;
@@ -191,7 +191,7 @@ impl StepPlanner<'_> {
     ) -> Result<Summary, StrategyError> {
         let mut shown = self.shown(&self.snapshot.chain.links[0])?;
         shown.retain(|(turn, _)| turn.is_none_or(|turn| turn < turns.end()));
-        let tokens = |(_, message): &Shown| slice.counter.message_tokens(message);
+        let tokens = |(_, message): &ContextMessage| slice.counter.message_tokens(message);
         let most = self.carried_tokens();
         let nothing_aged = rollup.layout.compacted == Some(turns);
         if nothing_aged && shown.iter().map(tokens).sum::<u64>() <= most {
@@ -253,7 +253,7 @@ fn task_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Option<Stri
         chain.push((row.key, row.edits > 0));
         Ok(ControlFlow::Continue(()))
     })?;
-    let mut walk = ActiveBlocks::new(read, leaf, View::default());
+    let mut walk = ActiveBlocks::new(read, leaf, ChainView::default());
     for (loop_key, is_edited) in chain.into_iter().rev() {
         let edits = match is_edited {
             true => walk.live_edits(loop_key)?,

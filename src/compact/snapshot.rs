@@ -10,7 +10,7 @@ use crate::compaction::plan::{ChainTurn, ForeignAnswer, LoopFacts};
 use crate::context::{BuildOptions, Chain, Purpose, keys_of, view_for};
 use crate::model::{Role, SessionId, Turns};
 use crate::overlay::{ChainPins, next_round, turn_seqs};
-use crate::store::active_blocks::{ChainLink, View};
+use crate::store::active_blocks::{ChainLink, ChainView};
 use crate::store::{
     self, BlockCore, BlockKey, LiveEdits, LoopKey, Point, RunKey, SessionKey, SessionStore, Size,
     StoreRead, StoreResult,
@@ -120,15 +120,15 @@ impl Snapshot {
             let (config, window) = (&request.policy.compaction, &request.policy.window);
             Chain::load(read, leaf, view, config, window, Purpose::Plan)
         };
-        let real = load(View::default())?;
+        let real = load(ChainView::default())?;
         let active_blocks = real.active_blocks();
         let edits = real.edit_runs();
         let anchor = real.links.first().filter(|link| link.is_anchor());
         let anchor = anchor.map(|link| link.row.key);
         let chain = if request.trigger == CompactTrigger::Force {
-            let raw = View {
+            let raw = ChainView {
                 raw: true,
-                ..View::default()
+                ..ChainView::default()
             };
             load(raw)?.hiding_as(&real)
         } else {

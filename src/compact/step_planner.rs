@@ -16,7 +16,7 @@ use crate::compaction::{CompactionConfig, Draft, OlderLoops, StrategyError, cut_
 use crate::context::{Chain, Purpose};
 use crate::model::{AgentMessage, Content, Layout, Role, Turns};
 use crate::overlay::{shown_size_of, turn_seqs};
-use crate::store::active_blocks::{ChainLink, View};
+use crate::store::active_blocks::{ChainLink, ChainView};
 use crate::store::{self, BlockCore, BlockKind, StoreError, StoreRead, StoreResult};
 
 impl CandidatePlanner<'_> {
@@ -59,7 +59,7 @@ impl StepPlanner<'_> {
     /// Returns the chain as it will be with these blocks.
     pub(super) fn chain_with(&self, blocks: &[PlacedBlock]) -> StoreResult<Chain> {
         let cores: Vec<&BlockCore> = blocks.iter().map(|placed| &placed.block.row.core).collect();
-        let (leaf, view, purpose) = (self.snapshot.leaf, View::default(), Purpose::Plan);
+        let (leaf, view, purpose) = (self.snapshot.leaf, ChainView::default(), Purpose::Plan);
         let (config, window) = (&self.step.config, &self.planner.request.policy.window);
         store::read(self.planner.store, |read| {
             Chain::load_with(read, leaf, view, config, window, purpose, &cores)

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::compaction::{Draft, StrategyError, SummaryNotes};
-use crate::model::Layout;
+use crate::model::{AgentMessage, Layout};
 
 /// The key of a text. A strategy that is called with the same key again would return the same text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +47,33 @@ impl Texts {
         }
         made.drafts.insert(key, draft.clone());
         Ok(draft)
+    }
+
+    /// Changes the text of the loop at a depth, whatever the sections: its first message is passed to `change`, and the
+    /// others are removed. `author` is recorded as the strategy. Returns false if no text was made for the loop.
+    pub(super) fn replace(
+        &self,
+        depth: usize,
+        author: &str,
+        change: impl Fn(&mut AgentMessage),
+    ) -> bool {
+        let mut memo = self.0.borrow_mut();
+        let mut is_replaced = false;
+        for (_, draft) in memo.drafts.iter_mut().filter(|(key, _)| key.depth == depth) {
+            let Some((_, summary)) = &mut draft.compacted else {
+                continue;
+            };
+            summary.messages.truncate(1);
+            for message in &mut summary.messages {
+                change(message);
+                is_replaced = true;
+            }
+            summary.notes.fallback = Some(author.to_owned());
+        }
+        if is_replaced {
+            memo.notes.fallback = Some(author.to_owned());
+        }
+        is_replaced
     }
 
     /// Notes that a text has more tokens than it may have.

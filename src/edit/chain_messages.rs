@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::model::{Message, Role};
 use crate::overlay::ChainPins;
-use crate::store::active_blocks::{ChainLink, View, chain};
+use crate::store::active_blocks::{ChainLink, ChainView, chain};
 use crate::store::{self, LoopKey, MessageEdit, SessionRow, Size, StoreRead, StoreResult};
 
 /// The place of a message: the index of its loop in the chain, and its sequence.
@@ -34,9 +34,9 @@ impl<'a> ChainMessages<'a> {
         owner: &SessionRow,
         leaf: LoopKey,
     ) -> StoreResult<Self> {
-        let raw = View {
+        let raw = ChainView {
             raw: true,
-            ..View::default()
+            ..ChainView::default()
         };
         let pins = ChainPins::load(read, owner.key, leaf)?.messages;
         Ok(Self {

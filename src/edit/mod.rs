@@ -18,7 +18,7 @@ use crate::compact::{check_faults, faults_with};
 use crate::context::{BuildOptions, Chain, leaf_of, session_of};
 use crate::model::{EditAction, SessionId, Time};
 use crate::overlay;
-use crate::store::active_blocks::{ActiveBlocks, ChainLink, PendingEdits, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainLink, PendingEdits, ChainView};
 use crate::store::{
     self, BlockKey, EDIT_TRIGGER, EditRefusal, LoopRow, Outcome, Point, RunKey, RunRow, SessionRow,
     SessionStore, Size, StoreError, StoreRead, StoreResult, StoreWrite, codec,
@@ -150,7 +150,7 @@ impl ShownContext {
         (owner, leaf): (&SessionRow, &LoopRow),
         pending: Option<PendingEdits<'_>>,
     ) -> StoreResult<Self> {
-        let (view, options) = (View::default(), BuildOptions::default());
+        let (view, options) = (ChainView::default(), BuildOptions::default());
         let walk = ActiveBlocks::new(read, leaf.key, view).with_pending(pending);
         let shown = Chain::load_active_along(read, owner.key, walk, &options)?;
         let block = |link: &ChainLink| link.block.as_ref().map(|block| (block.key, block.run));

@@ -9,7 +9,7 @@ use super::targets::place_of;
 use crate::compact::{FlipReport, FlipRequest, undo_all};
 use crate::context::{leaf_of, session_of};
 use crate::model::{LoopId, Message, Role, SessionId};
-use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{self, EditRefusal, EditRow, RunKey, SessionStore, StoreRead, StoreResult};
 
 /// Restores messages: undoes the live runs of edits that have these targets.
@@ -44,7 +44,7 @@ fn runs_of(
     let leaf = leaf_of(read, &owner, leaf)?;
     let mut messages = ChainMessages::load(read, &owner, leaf.key)?;
     let named = named(&mut messages, targets)?;
-    let mut walk = ActiveBlocks::new(read, leaf.key, View::default());
+    let mut walk = ActiveBlocks::new(read, leaf.key, ChainView::default());
     let mut runs: BTreeSet<RunKey> = BTreeSet::new();
     for depth in 0..messages.links.len() {
         for edit in walk.live_rows(messages.links[depth].row.key)? {

@@ -26,7 +26,7 @@ mod visibility;
 pub use excerpt::quote_lines;
 pub use query::QueryError;
 pub(crate) use query::{parse_query, question};
-pub use recall::{LeftOut, Recall, RecallPart, recall};
+pub use recall::{OmittedHits, Recall, RecallPart, recall};
 pub use snippet::Snippet;
 
 use run::SearchRun;

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use crate::context::{BuildOptions, Chain};
 use crate::model::{LoopId, Role};
 use crate::overlay::whole_as;
-use crate::store::active_blocks::{ChainLink, View};
+use crate::store::active_blocks::{ChainLink, ChainView};
 use crate::store::index::Match;
 use crate::store::{
     BlockCore, BlockKey, BlockMessage, CoverageRow, Cut, Disposition, LoopKey, LoopRow, RunKey,
@@ -176,7 +176,7 @@ fn covering<'a>(rows: &'a [CoverageRow], found: &Match) -> Option<&'a CoverageRo
 
 impl ChainVisibility {
     fn load(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Self> {
-        let view = View::default();
+        let view = ChainView::default();
         let session = read.loop_by_key(leaf)?.session;
         let chain = Chain::load_active(read, (session, leaf), view, &BuildOptions::default())?;
         let rollup = chain.links.first().filter(|link| link.is_anchor());

@@ -84,15 +84,25 @@ impl Connections {
     /// # Errors
     /// [`StoreError::FileReplaced`] if they are not; from then on always.
     pub(super) fn check(&self) -> StoreResult<()> {
+        self.checked_length().map(drop)
+    }
+
+    /// Checks the files as [`check`](Self::check) does, and returns the length of the database in bytes; `None` if it
+    /// is in memory.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check).
+    pub(super) fn checked_length(&self) -> StoreResult<Option<u64>> {
         let Some(place) = &self.place else {
-            return Ok(());
+            return Ok(None);
         };
-        let is_retired = self.is_retired.load(Ordering::Acquire);
-        if is_retired || place.check().is_err() {
-            self.retire();
-            return Err(StoreError::FileReplaced);
+        if !self.is_retired.load(Ordering::Acquire)
+            && let Ok(length) = place.check()
+        {
+            return Ok(Some(length));
         }
-        Ok(())
+        self.retire();
+        Err(StoreError::FileReplaced)
     }
 
     /// Returns a connection that nobody has, if there is one.

@@ -9,7 +9,7 @@ use crate::store::database::{Database, RecountWork, ScanWork};
 use crate::store::error::StoreResult;
 use crate::store::listing::{SessionCursor, SessionFilter, SessionView};
 use crate::store::query::{QueryLimits, QueryRows, Record};
-use crate::store::removal::Scrubbed;
+use crate::store::removal::ScrubState;
 use crate::store::stats::Stats;
 
 impl SqliteStore {
@@ -61,7 +61,7 @@ impl Database for SqliteStore {
         self.recounting(|write| work(write))
     }
 
-    fn scrub(&self) -> StoreResult<Scrubbed> {
+    fn scrub(&self) -> StoreResult<ScrubState> {
         self.scrub()
     }
 

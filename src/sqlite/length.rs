@@ -29,12 +29,17 @@ impl FileLength {
         ))
     }
 
-    /// Checks that the file was not cut off; in a write transaction, so that nobody else makes it shorter.
+    /// Checks that the file, which has this length now, was not cut off; in a write transaction, so that nobody
+    /// else makes it shorter.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] if it was.
-    pub(super) fn check(&self, connection: &Connection, file: &Path) -> StoreResult<()> {
-        let length = file.metadata().map_or(0, |found| found.len());
+    pub(super) fn check(
+        &self,
+        connection: &Connection,
+        file: &Path,
+        length: u64,
+    ) -> StoreResult<()> {
         let before = self.0.load(Ordering::Relaxed);
         if length < before && is_cut_off(connection, file, length).map_err(from_sqlite)? {
             return Err(StoreError::Damaged(format!(

@@ -121,7 +121,9 @@ impl Log {
     /// # Errors
     /// [`StoreError::FileReplaced`] if it is not.
     pub(super) fn check(&self) -> StoreResult<()> {
-        self.place.as_ref().map_or(Ok(()), |place| place.check())
+        self.place
+            .as_ref()
+            .map_or(Ok(()), |place| place.check().map(drop))
     }
 
     /// Ends the mover, which closes its connection.

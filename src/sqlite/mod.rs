@@ -49,7 +49,7 @@ use rusqlite::Connection;
 pub use crate::store::listing::SessionView;
 pub use crate::store::query::{QueryLimits, QueryRows, Record};
 pub use crate::store::recount::{RecountError, RecountProgress, RecountReport};
-pub use crate::store::removal::Scrubbed;
+pub use crate::store::removal::ScrubState;
 pub use crate::store::stats::Stats;
 pub use migration::format_version;
 pub use options::{Durability, SqliteOptions};

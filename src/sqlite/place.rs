@@ -57,16 +57,20 @@ impl OpenFiles {
         is_same(path, &self.opened)
     }
 
-    /// Checks that both files are where they were.
+    /// Checks that both files are where they were, and returns the length of the database in bytes.
     ///
     /// # Errors
     /// [`StoreError::FileReplaced`] if not.
-    pub(super) fn check(&self) -> StoreResult<()> {
-        let is_there = is_same(&self.file, &self.opened);
+    pub(super) fn check(&self) -> StoreResult<u64> {
         let log = self.opened_log.as_ref();
-        match is_there && log.is_none_or(|opened| is_same(&self.log, opened)) {
-            true => Ok(()),
-            false => Err(StoreError::FileReplaced),
+        match self.file.metadata() {
+            Ok(now)
+                if are_same(&now, &self.opened)
+                    && log.is_none_or(|opened| is_same(&self.log, opened)) =>
+            {
+                Ok(now.len())
+            }
+            _ => Err(StoreError::FileReplaced),
         }
     }
 
@@ -103,8 +107,11 @@ impl OpenFiles {
 }
 
 fn is_same(path: &Path, opened: &Metadata) -> bool {
-    path.metadata()
-        .is_ok_and(|now| (now.dev(), now.ino()) == (opened.dev(), opened.ino()))
+    path.metadata().is_ok_and(|now| are_same(&now, opened))
+}
+
+fn are_same(now: &Metadata, opened: &Metadata) -> bool {
+    (now.dev(), now.ino()) == (opened.dev(), opened.ino())
 }
 
 /// Returns true if the file has a log or a journal: commits that are not in the file yet, or pages that an

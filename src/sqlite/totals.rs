@@ -11,8 +11,8 @@ use crate::store::{LoopCore, LoopProgress};
 
 macro_rules! totals {
     () => {
-        "next_seq = ?3, sealed_seq = ?4, turns = ?5, complete = ?6, messages = ?7, tokens = ?8,
-         bytes = ?9, generation = ?10, system_tokens = ?11, last_turn_index = ?12, open_calls = ?13,
+        "next_seq = ?3, sealed_seq = ?4, turns = ?5, complete = ?6, messages = ?7, tokens = ?8, \
+         bytes = ?9, generation = ?10, system_tokens = ?11, last_turn_index = ?12, open_calls = ?13, \
          chain = ?14, reported_seq = ?15, reported_tokens = ?16"
     };
 }

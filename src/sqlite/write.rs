@@ -177,7 +177,7 @@ impl WriteSessions for SqliteReader<'_> {
 
     fn touch_session(&mut self, activity: &SessionActivity) -> StoreResult<()> {
         self.run(
-            "UPDATE OR FAIL sessions SET last_active_at = ?2, current_loop = ?3, tick = ?4
+            "UPDATE OR FAIL sessions SET last_active_at = ?2, current_loop = ?3, tick = ?4 \
              WHERE key = ?1",
             params![
                 activity.key.0,
@@ -264,12 +264,12 @@ impl WriteLoops for SqliteReader<'_> {
 impl WriteTurns for SqliteReader<'_> {
     fn put_turn(&mut self, loop_key: LoopKey, row: &TurnRow) -> StoreResult<()> {
         self.run(
-            "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index,
-                 answered, answers, tick, started_at, ended_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-             ON CONFLICT (id) DO UPDATE SET messages = excluded.messages,
-                 prompts = excluded.prompts, tokens = excluded.tokens, bytes = excluded.bytes,
-                 answered = excluded.answered, answers = excluded.answers,
+            "INSERT INTO turns (id, first_seq, messages, prompts, tokens, bytes, turn_index, \
+                 answered, answers, tick, started_at, ended_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
+             ON CONFLICT (id) DO UPDATE SET messages = excluded.messages, \
+                 prompts = excluded.prompts, tokens = excluded.tokens, bytes = excluded.bytes, \
+                 answered = excluded.answered, answers = excluded.answers, \
                  tick = excluded.tick, started_at = excluded.started_at, ended_at = excluded.ended_at",
             params![
                 packed(loop_key.0, row.turn),
@@ -300,8 +300,8 @@ impl WriteMessages for SqliteReader<'_> {
         let id = packed(loop_key.0, row.seq);
         let body = &row.body;
         self.run(
-            "INSERT INTO messages (id, turn, role, author, tick, tokens, bytes, lines, created_at,
-                 body_block, origin, salt, digest, chain, head, body)
+            "INSERT OR FAIL INTO messages (id, turn, role, author, tick, tokens, bytes, lines, created_at, \
+                 body_block, origin, salt, digest, chain, head, body) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
             params![
                 id,
@@ -499,23 +499,25 @@ impl SqliteReader<'_> {
     fn insert_coverage(&self, block: i64, rows: &[CoverageRow]) -> StoreResult<()> {
         let numbered: Vec<(i64, &CoverageRow)> =
             (0u32..).map(|at| packed(block, at)).zip(rows).collect();
-        let (many, few) = numbered.as_chunks::<COVERAGE_AT_ONCE>();
-        for rows in many {
-            self.run(&INSERT_COVERAGE[1], bind(coverage_values(rows)))?;
-        }
-        for row in few {
-            self.run(&INSERT_COVERAGE[0], bind(coverage_values(&[*row])))?;
+        let mut rest = &numbered[..];
+        for (most, sql) in COVERAGE_AT_ONCE.iter().zip(&*INSERT_COVERAGE) {
+            let whole = rest.len() - rest.len() % most;
+            let (rows, fewer) = rest.split_at(whole);
+            for rows in rows.chunks(*most) {
+                self.run(sql, bind(coverage_values(rows)))?;
+            }
+            rest = fewer;
         }
         Ok(())
     }
 }
 
-/// Rows of coverage in one statement.
-const COVERAGE_AT_ONCE: usize = 16;
+/// The numbers of coverage rows that one statement inserts, in descending order.
+const COVERAGE_AT_ONCE: [usize; 3] = [16, 4, 1];
 
-/// Inserts one row of coverage, and many.
-static INSERT_COVERAGE: LazyLock<[String; 2]> = LazyLock::new(|| {
-    [1, COVERAGE_AT_ONCE].map(|rows| {
+/// The statements that insert so many rows of coverage.
+static INSERT_COVERAGE: LazyLock<[String; 3]> = LazyLock::new(|| {
+    COVERAGE_AT_ONCE.map(|rows| {
         let rows = vec!["(?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
         format!(
             "INSERT INTO coverage (id, loop, from_seq, to_seq, from_turn, to_turn, disposition)

@@ -129,9 +129,9 @@ impl SqliteStore {
     ) -> StoreResult<T> {
         let transaction = SqliteTransaction(connection);
         // And once more after the commit: the files may be replaced in between.
-        self.connections.check()?;
-        if let Some(place) = self.connections.place() {
-            self.length.check(connection, place.file())?;
+        let length = self.connections.checked_length()?;
+        if let (Some(place), Some(length)) = (self.connections.place(), length) {
+            self.length.check(connection, place.file(), length)?;
         }
         foreign::refuse(connection)?;
         let done = work(connection)?;

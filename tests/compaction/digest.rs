@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loopstore::extend::compaction::{Digest, DigestInput, digest_of, document_work};
 use loopstore::{
-    AgentMessage, AssistantMessage, Author, Content, HeuristicTokenCounter, Json, Message, Placed,
-    Role, TokenCounter, ToolResultMessage, UserMessage, message_tokens,
+    AgentMessage, AssistantMessage, Author, Content, HeuristicTokenCounter, Json, LoopMessage,
+    Message, Role, TokenCounter, ToolResultMessage, UserMessage, message_tokens,
 };
 use proptest::prelude::*;
 
@@ -37,8 +37,8 @@ fn result(id: &str, tool: &str, text: &str, is_error: bool) -> AgentMessage {
     .into()
 }
 
-fn placed(messages: Vec<(u32, AgentMessage)>) -> Vec<Placed> {
-    let place = |(seq, (turn, message))| Placed {
+fn placed(messages: Vec<(u32, AgentMessage)>) -> Vec<LoopMessage> {
+    let place = |(seq, (turn, message))| LoopMessage {
         turn,
         seq: seq as u32,
         message,
@@ -46,7 +46,7 @@ fn placed(messages: Vec<(u32, AgentMessage)>) -> Vec<Placed> {
     messages.into_iter().enumerate().map(place).collect()
 }
 
-fn digest(messages: Vec<Placed>, budget: u64) -> Digest {
+fn digest(messages: Vec<LoopMessage>, budget: u64) -> Digest {
     let part = DigestInput::Messages {
         loop_name: None,
         messages,
@@ -63,7 +63,7 @@ fn again(text: &str, budget: u64) -> Digest {
     digest_of(&mut std::iter::once(part), budget, &HeuristicTokenCounter)
 }
 
-fn story() -> Vec<Placed> {
+fn story() -> Vec<LoopMessage> {
     placed(vec![
         (
             0,
@@ -246,7 +246,7 @@ fn a_pasted_document_does_not_crowd_out_what_calls_used() {
     let mut messages = story();
     messages.insert(
         3,
-        Placed {
+        LoopMessage {
             turn: 0,
             seq: 0,
             message: user(&format!("For reference:\n{pasted}")),
@@ -498,7 +498,7 @@ fn what_tools_and_agents_say_is_never_an_instruction_or_a_task() {
     messages[2].message = result("a", "find", hostile, false);
     messages.insert(
         3,
-        Placed {
+        LoopMessage {
             turn: 0,
             seq: 0,
             message: Message::assistant(hostile).into(),
@@ -821,30 +821,30 @@ fn odd_text() -> impl Strategy<Value = String> {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum AgentStep {
     Prompt(String),
     Call(String, String, String, Option<(String, bool)>),
     Say(String),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = AgentStep> {
     let outcome = proptest::option::of((odd_text(), any::<bool>()));
     let key = prop_oneof!["[a-z_]{1,9}", odd_text()];
     prop_oneof![
-        1 => odd_text().prop_map(Step::Prompt),
-        1 => odd_text().prop_map(Step::Say),
+        1 => odd_text().prop_map(AgentStep::Prompt),
+        1 => odd_text().prop_map(AgentStep::Say),
         4 => ("[a-zA-Z]{1,6}", key, odd_text(), outcome)
-            .prop_map(|(tool, key, value, outcome)| Step::Call(tool, key, value, outcome)),
+            .prop_map(|(tool, key, value, outcome)| AgentStep::Call(tool, key, value, outcome)),
     ]
 }
 
-fn history(steps: Vec<Step>) -> Vec<Placed> {
+fn history(steps: Vec<AgentStep>) -> Vec<LoopMessage> {
     let mut messages = Vec::new();
     for (turn, step) in (0..).zip(steps) {
         let id = format!("c{turn}");
         match step {
-            Step::Prompt(text) => messages.push((turn, user(&text))),
-            Step::Say(text) => messages.push((
+            AgentStep::Prompt(text) => messages.push((turn, user(&text))),
+            AgentStep::Say(text) => messages.push((
                 turn,
                 Message::Assistant(AssistantMessage {
                     content: vec![Content::text(text)],
@@ -852,7 +852,7 @@ fn history(steps: Vec<Step>) -> Vec<Placed> {
                 })
                 .into(),
             )),
-            Step::Call(tool, key, value, outcome) => {
+            AgentStep::Call(tool, key, value, outcome) => {
                 let arguments = serde_json::json!({ key: value, "number": turn * 1000 });
                 messages.push((turn, call(&id, &tool, &arguments.to_string())));
                 if let Some((text, is_error)) = outcome {
@@ -865,7 +865,7 @@ fn history(steps: Vec<Step>) -> Vec<Placed> {
 }
 
 /// Returns the text of each turn, as a digest would write it on one line.
-fn said_by_turn(messages: &[Placed]) -> BTreeMap<u32, String> {
+fn said_by_turn(messages: &[LoopMessage]) -> BTreeMap<u32, String> {
     let mut said: BTreeMap<u32, String> = BTreeMap::new();
     for placed in messages {
         let text = said.entry(placed.turn).or_default();

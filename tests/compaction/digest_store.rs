@@ -17,12 +17,12 @@ use loopstore::{
 
 /// The digest strategy, with the messages that it read and covered last.
 #[derive(Default)]
-struct Watched {
+struct RecordingDigest {
     read: AtomicU64,
     covered: Mutex<Vec<u32>>,
 }
 
-struct Watching(Arc<Watched>);
+struct Watching(Arc<RecordingDigest>);
 
 impl BlockCompactionStrategy for Watching {
     fn name(&self) -> &str {
@@ -44,15 +44,15 @@ impl BlockCompactionStrategy for Watching {
     }
 }
 
-struct Agent {
+struct DigestedAgent {
     store: SqliteStore,
     session: SessionId,
-    watched: Arc<Watched>,
+    watched: Arc<RecordingDigest>,
     turns: u32,
     bytes: BTreeMap<u32, u64>,
 }
 
-impl Agent {
+impl DigestedAgent {
     fn new() -> Self {
         let store = SqliteStore::in_memory().unwrap();
         let session = SessionId::new("s").unwrap();
@@ -150,7 +150,7 @@ fn text(message: &AgentMessage) -> String {
 
 #[test]
 fn a_second_digest_reads_only_the_new_turns_and_the_digest_before() {
-    let mut agent = Agent::new();
+    let mut agent = DigestedAgent::new();
     (0..30).for_each(|_| agent.turn());
     assert_eq!(agent.compact(300), CompactOutcome::Committed);
     let first = agent.digest();
@@ -176,7 +176,7 @@ fn a_second_digest_reads_only_the_new_turns_and_the_digest_before() {
 
 #[test]
 fn a_digest_for_another_budget_reads_everything_again() {
-    let mut agent = Agent::new();
+    let mut agent = DigestedAgent::new();
     (0..12).for_each(|_| agent.turn());
     assert_eq!(agent.compact(100), CompactOutcome::Committed);
     let digest = agent.digest();
@@ -190,7 +190,7 @@ fn a_digest_for_another_budget_reads_everything_again() {
 
 #[test]
 fn an_undone_digest_is_not_extended() {
-    let mut agent = Agent::new();
+    let mut agent = DigestedAgent::new();
     (0..12).for_each(|_| agent.turn());
     assert_eq!(agent.compact(200), CompactOutcome::Committed);
     undo(&agent.store, &agent.session, &FlipRequest::default()).unwrap();
@@ -202,7 +202,7 @@ fn an_undone_digest_is_not_extended() {
 
 #[test]
 fn the_digest_is_one_user_message_within_the_budget_and_covers_what_it_names() {
-    let mut agent = Agent::new();
+    let mut agent = DigestedAgent::new();
     (0..40).for_each(|_| agent.turn());
     assert_eq!(agent.compact(250), CompactOutcome::Committed);
     let digest = agent.digest();

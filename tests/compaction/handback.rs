@@ -1,7 +1,7 @@
 //! The working state that is returned for a summary that another program wrote.
 
 use loopstore::compaction::*;
-use loopstore::handback::{Stands, handback, working_state};
+use loopstore::handback::{SummaryRelation, handback, working_state};
 use loopstore::*;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ fn call(chat: &SessionHandle, id: &str, tool: &str, arguments: serde_json::Value
 }
 
 /// Records a session, then compacts all but the last turn to one sentence.
-fn worked(store: &Store, summary: &'static str) -> SessionHandle {
+fn compacted_session(store: &Store, summary: &'static str) -> SessionHandle {
     let policy = Policy::new(4_000)
         .keep_first(0)
         .keep_recent(KeepRecent::Turns(1))
@@ -82,7 +82,7 @@ fn worked(store: &Store, summary: &'static str) -> SessionHandle {
 #[test]
 fn what_a_summary_left_out_of_the_work_is_handed_back() {
     let store = Store::in_memory().unwrap();
-    let chat = worked(&store, "All is well.");
+    let chat = compacted_session(&store, "All is well.");
     let back = chat.handback(1_000).unwrap().unwrap();
     assert!(back.tokens <= 1_000, "{}", back.tokens);
     for part in [
@@ -107,7 +107,7 @@ fn what_the_summary_says_is_not_said_again() {
     let store = Store::in_memory().unwrap();
     let summary = "Never touch legacy.css. Order N7788X is open. /srv/orchard/row_0.html and row_1.html are \
                    done. To do: Write the price list; Run the tests.";
-    let chat = worked(&store, summary);
+    let chat = compacted_session(&store, summary);
     let back = chat.handback(1_000).unwrap().unwrap().text;
     for part in [
         "legacy.css",
@@ -127,7 +127,7 @@ fn what_the_summary_says_is_not_said_again() {
 #[test]
 fn files_without_room_are_counted() {
     let store = Store::in_memory().unwrap();
-    let chat = worked(&store, "All is well.");
+    let chat = compacted_session(&store, "All is well.");
     for most in [60, 100, 150, 200, 400] {
         let Some(back) = chat.handback(most).unwrap() else {
             continue;
@@ -150,7 +150,7 @@ fn a_session_without_a_summary_has_nothing_to_hand_back() {
     chat.append([Message::user("Never touch legacy.css.")])
         .unwrap();
     assert_eq!(chat.handback(1_000).unwrap(), None);
-    let chat = worked(&store, "All is well.");
+    let chat = compacted_session(&store, "All is well.");
     assert_eq!(chat.handback(0).unwrap(), None);
     chat.undo().unwrap();
     assert_eq!(
@@ -163,7 +163,7 @@ fn a_session_without_a_summary_has_nothing_to_hand_back() {
 #[test]
 fn what_a_later_moment_hides_is_not_handed_back_at_an_earlier_one() {
     let store = Store::in_memory().unwrap();
-    let chat = worked(&store, "All is well.");
+    let chat = compacted_session(&store, "All is well.");
     let leaf = chat.leaf().unwrap().unwrap();
     let at = AsOf::turn(leaf.as_str(), 1);
     let then = handback(store.database(), chat.id(), Some(&at), 1_000).unwrap();
@@ -236,7 +236,12 @@ fn the_working_state_of_a_branch_holds_nothing_of_what_the_branch_took_back() {
     ])
     .unwrap();
     let state = || {
-        let state = working_state(store.database(), chat.id(), Stands::InPlace, 1_000);
+        let state = working_state(
+            store.database(),
+            chat.id(),
+            SummaryRelation::Replaces,
+            1_000,
+        );
         state.unwrap().unwrap().text
     };
     assert!(state().contains("behind.html"));
@@ -255,13 +260,18 @@ fn the_working_state_of_a_branch_holds_nothing_of_what_the_branch_took_back() {
 #[test]
 fn a_working_state_names_each_loop_by_what_expand_takes() {
     let store = Store::in_memory().unwrap();
-    let chat = worked(&store, "All is well.");
+    let chat = compacted_session(&store, "All is well.");
     chat.append([
         Message::user("Now the opening hours."),
         Message::assistant("They are done."),
     ])
     .unwrap();
-    let state = working_state(store.database(), chat.id(), Stands::InPlace, 2_000);
+    let state = working_state(
+        store.database(),
+        chat.id(),
+        SummaryRelation::Replaces,
+        2_000,
+    );
     let state = state.unwrap().unwrap().text;
     let leaf = chat.leaf().unwrap().unwrap();
     for id in ["loop-1", leaf.as_str()] {

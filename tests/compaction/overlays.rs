@@ -20,7 +20,7 @@ fn turn(number: u32) -> Vec<AgentMessage> {
 }
 
 /// Records a session of one loop with some turns.
-fn told(store: &SqliteStore, turns: u32) -> History<'_> {
+fn recorded_session(store: &SqliteStore, turns: u32) -> History<'_> {
     let history = History::new(store, "s");
     (0..turns).for_each(|number| history.append(0, turn(number)));
     history
@@ -105,7 +105,7 @@ fn fork(history: &History<'_>, at: usize, turn: u32, id: &str) -> store::StoreRe
 #[test]
 fn undo_after_further_turns_brings_the_turns_back_and_keeps_the_tail() {
     let store = SqliteStore::in_memory().unwrap();
-    let mut history = told(&store, 6);
+    let mut history = recorded_session(&store, 6);
     let first = compact(&mut history, 0);
     (6..12).for_each(|number| history.append(0, turn(number)));
     let one = context(&history, 0);
@@ -142,7 +142,7 @@ fn undo_after_further_turns_brings_the_turns_back_and_keeps_the_tail() {
 #[test]
 fn an_undo_on_one_branch_does_not_reach_the_other() {
     let store = SqliteStore::in_memory().unwrap();
-    let mut history = told(&store, 6);
+    let mut history = recorded_session(&store, 6);
     let run = compact(&mut history, 0);
     history.append(0, turn(6));
     fork(&history, 0, 5, "loop-1").unwrap();
@@ -178,7 +178,7 @@ fn an_undo_on_one_branch_does_not_reach_the_other() {
 #[test]
 fn a_fork_is_one_row_and_begins_as_its_parent_stood() {
     let store = SqliteStore::in_memory().unwrap();
-    let mut history = told(&store, 6);
+    let mut history = recorded_session(&store, 6);
     let run = compact(&mut history, 0);
     let stood = as_of(&history, AsOf::Run(run));
     (6..12).for_each(|number| history.append(0, turn(number)));
@@ -212,7 +212,7 @@ fn a_fork_is_one_row_and_begins_as_its_parent_stood() {
 #[test]
 fn a_fork_needs_a_complete_turn_and_a_new_id() {
     let store = SqliteStore::in_memory().unwrap();
-    let mut history = told(&store, 2);
+    let mut history = recorded_session(&store, 2);
     let said = |error: StoreError| error.to_string();
     let beyond = fork(&history, 0, 2, "f").map_err(said).unwrap_err();
     assert_eq!(beyond, "loop `loop-0` has no turn 2; its last turn is 1");
@@ -238,7 +238,7 @@ fn a_fork_needs_a_complete_turn_and_a_new_id() {
 #[test]
 fn a_moment_is_read_as_it_stood_whatever_came_since() {
     let store = SqliteStore::in_memory().unwrap();
-    let mut history = told(&store, 6);
+    let mut history = recorded_session(&store, 6);
     // A run in the middle of a turn: the turn in flight is its tail.
     history.append(0, vec![user("and now", 6), answer("I look", &["late"], 6)]);
     let run = compact(&mut history, 0);
@@ -274,7 +274,7 @@ fn a_moment_is_read_as_it_stood_whatever_came_since() {
 #[test]
 fn a_diff_says_what_became_of_each_turn() {
     let store = SqliteStore::in_memory().unwrap();
-    let mut history = told(&store, 8);
+    let mut history = recorded_session(&store, 8);
     assert!(
         differ(&history, None, None).changes.is_empty(),
         "nothing is active"
@@ -321,7 +321,7 @@ fn a_diff_says_what_became_of_each_turn() {
 #[test]
 fn a_diff_follows_rollups_to_the_root() {
     let store = SqliteStore::in_memory().unwrap();
-    let mut history = told(&store, 4);
+    let mut history = recorded_session(&store, 4);
     for at in 1..7 {
         history.start_loop(Some(at - 1), None);
         (0..4).for_each(|number| history.append(at, turn(number + 10 * at as u32)));
@@ -390,7 +390,7 @@ fn diffs_of_random_histories_know_every_turn() {
 #[test]
 fn a_manifest_is_one_small_row() {
     let store = SqliteStore::in_memory().unwrap();
-    let mut history = told(&store, 8);
+    let mut history = recorded_session(&store, 8);
     compact(&mut history, 0);
     let before = rows(&store);
     let id = record(&history, BuildOptions::default());
@@ -456,7 +456,7 @@ fn manifests_of_random_histories_stay_true() {
 #[test]
 fn a_replaced_turn_in_flight_is_no_damage() {
     let store = SqliteStore::in_memory().unwrap();
-    let history = told(&store, 2);
+    let history = recorded_session(&store, 2);
     let key = history.row(0).key;
     store::write(&store, |write| {
         store::append::set_status(write, key, LoopStatus::Running)
@@ -497,7 +497,7 @@ fn a_call_that_a_replaced_turn_named_again_is_open_as_before() {
 #[test]
 fn notes_are_in_no_manifest() {
     let store = SqliteStore::in_memory().unwrap();
-    let history = told(&store, 1);
+    let history = recorded_session(&store, 1);
     let note = AgentMessage::extension("note", Json::string("aside"));
     history.append(0, vec![note]);
     record(&history, BuildOptions::default());

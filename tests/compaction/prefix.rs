@@ -10,7 +10,7 @@ const WINDOW: u64 = 3_000;
 
 /// A step before a call.
 #[derive(Clone, Debug)]
-enum Step {
+enum CallStep {
     /// A prompt in a new loop.
     Prompt(usize),
     /// An answer with calls, and their results.
@@ -19,12 +19,12 @@ enum Step {
     Answer(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = CallStep> {
     let results = prop::collection::vec(0..3_000usize, 1..3);
     prop_oneof![
-        1 => (1..200usize).prop_map(Step::Prompt),
-        6 => (0..300usize, results).prop_map(|(text, results)| Step::Tools { text, results }),
-        1 => (1..300usize).prop_map(Step::Answer),
+        1 => (1..200usize).prop_map(CallStep::Prompt),
+        6 => (0..300usize, results).prop_map(|(text, results)| CallStep::Tools { text, results }),
+        1 => (1..300usize).prop_map(CallStep::Answer),
     ]
 }
 
@@ -36,7 +36,7 @@ fn text(bytes: usize) -> String {
         .collect()
 }
 
-struct Agent {
+struct CachedAgent {
     store: Store,
     session: SessionId,
     current: Option<store::LoopKey>,
@@ -44,7 +44,7 @@ struct Agent {
     turns: u32,
 }
 
-impl Agent {
+impl CachedAgent {
     fn new() -> Self {
         let store = Store::in_memory().unwrap();
         let session = SessionId::new("s").unwrap();
@@ -73,14 +73,14 @@ impl Agent {
         .ok();
     }
 
-    fn take(&mut self, step: &Step) {
-        if self.current.is_none() || matches!(step, Step::Prompt(_)) {
+    fn take(&mut self, step: &CallStep) {
+        if self.current.is_none() || matches!(step, CallStep::Prompt(_)) {
             self.start();
         }
         let messages = match step {
-            Step::Prompt(bytes) => vec![Message::user(text(*bytes))],
-            Step::Answer(bytes) => vec![answer(vec![Content::text(text(*bytes))])],
-            Step::Tools {
+            CallStep::Prompt(bytes) => vec![Message::user(text(*bytes))],
+            CallStep::Answer(bytes) => vec![answer(vec![Content::text(text(*bytes))])],
+            CallStep::Tools {
                 text: bytes,
                 results,
             } => self.tools(*bytes, results),
@@ -138,7 +138,7 @@ proptest! {
     fn between_two_compactions_a_context_begins_with_the_one_before(
         steps in prop::collection::vec(step(), 20..50)
     ) {
-        let mut agent = Agent::new();
+        let mut agent = CachedAgent::new();
         let chat = agent.store.session(&agent.session).unwrap().with_policy(Policy::new(WINDOW));
         let mut before = String::new();
         let mut grown = 0;

@@ -168,7 +168,7 @@ fn a_database_in_memory_can_be_saved() {
 }
 
 /// Returns a message's JSON of each row, in order.
-fn said(path: &Path) -> Vec<String> {
+fn message_texts(path: &Path) -> Vec<String> {
     let store = keyed::open(path).unwrap();
     let rows = store
         .query("SELECT payload, tokens FROM v_messages ORDER BY session_id, loop_id, seq")
@@ -207,7 +207,7 @@ fn a_compact_copy_holds_the_same_and_less_room() {
     // An encrypted copy has the pages of its original.
     let pages = keyed::pages_of(&keyed::raw(&compact).unwrap());
     assert_eq!(pages, keyed::page_bytes());
-    assert_eq!(said(&compact), said(&path));
+    assert_eq!(message_texts(&compact), message_texts(&path));
     let mode = std::fs::metadata(&compact).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     // Existing files stay.

@@ -16,7 +16,7 @@ fn session() -> SessionHandle {
 }
 
 /// Returns a prompt, and an answer that calls tools.
-fn asked(calls: &[&str]) -> [Message; 2] {
+fn with_calls(calls: &[&str]) -> [Message; 2] {
     let mut answer = Message::assistant("I look.");
     for id in calls {
         answer = answer.with_tool_call(*id, "look", Json::parse("{}").unwrap());
@@ -45,7 +45,7 @@ fn open(chat: &SessionHandle) -> Vec<String> {
 fn a_call_that_waits_is_open_until_something_follows_it() {
     for form in FORMS {
         let chat = session();
-        chat.append(asked(&["a", "b"])).unwrap();
+        chat.append(with_calls(&["a", "b"])).unwrap();
         assert_eq!(open(&chat), ["a", "b"]);
         chat.append([Message::tool_result("b", "second")]).unwrap();
         assert_eq!(open(&chat), ["a"]);
@@ -77,7 +77,7 @@ fn a_call_that_waits_is_open_until_something_follows_it() {
 #[test]
 fn no_call_of_an_ended_loop_is_open() {
     let chat = session();
-    chat.append(asked(&["a"])).unwrap();
+    chat.append(with_calls(&["a"])).unwrap();
     chat.end_loop(LoopStatus::Aborted).unwrap();
     assert_eq!(open(&chat), [""; 0]);
     for form in FORMS {
@@ -104,7 +104,7 @@ fn pieces_of_one_answer_keep_their_calls_open() {
 fn the_newest_result_before_the_conversation_goes_on_replaces_the_first() {
     for form in FORMS {
         let chat = session();
-        chat.append(asked(&["a", "b"])).unwrap();
+        chat.append(with_calls(&["a", "b"])).unwrap();
         let results =
             ["pending", "at work", "done: A-12"].map(|text| Message::tool_result("a", text));
         chat.append(results).unwrap();
@@ -134,7 +134,7 @@ fn the_newest_result_before_the_conversation_goes_on_replaces_the_first() {
 fn a_result_after_the_conversation_went_on_is_told_where_it_came() {
     for form in FORMS {
         let chat = session();
-        chat.append(asked(&["a"])).unwrap();
+        chat.append(with_calls(&["a"])).unwrap();
         chat.append([Message::tool_result("a", "pending")]).unwrap();
         chat.append([Message::assistant("I asked for it.")])
             .unwrap();
@@ -163,7 +163,7 @@ fn a_result_after_the_conversation_went_on_is_told_where_it_came() {
 fn a_later_result_does_not_stand_behind_an_open_call() {
     for form in FORMS {
         let chat = session();
-        chat.append(asked(&["a"])).unwrap();
+        chat.append(with_calls(&["a"])).unwrap();
         chat.append([Message::tool_result("a", "pending")]).unwrap();
         let next =
             Message::assistant("And:").with_tool_call("b", "look", Json::parse("{}").unwrap());
@@ -372,7 +372,7 @@ fn an_image_goes_out_as_what_it_is() {
         // A JPEG declared as PNG, and an error page.
         let prompt = Message::user("Look.").with_image("/9j/4AAQSkZJRg==", "image/png");
         chat.append([prompt]).unwrap();
-        chat.append([asked(&["a"])[1].clone()]).unwrap();
+        chat.append([with_calls(&["a"])[1].clone()]).unwrap();
         let page = "PCFET0NUWVBFIGh0bWw+";
         chat.append([Message::tool_result("a", "").with_image(page, "image/png")])
             .unwrap();
@@ -400,7 +400,7 @@ fn interrupted() -> SessionHandle {
         ])
         .unwrap();
     }
-    chat.append(asked(&["a", "b"])).unwrap();
+    chat.append(with_calls(&["a", "b"])).unwrap();
     chat.append([Message::tool_result("a", "a line of it\n".repeat(6_000))])
         .unwrap();
     chat
@@ -436,7 +436,7 @@ fn an_interrupted_batch_does_not_hold_its_turn_open_for_ever() {
 #[test]
 fn what_a_harness_says_within_a_batch_belongs_to_its_turn() {
     let chat = session();
-    chat.append(asked(&["a", "b"])).unwrap();
+    chat.append(with_calls(&["a", "b"])).unwrap();
     let reminder =
         Message::user("<system-reminder>be brief</system-reminder>").with_author(Author::Harness);
     let done = chat
@@ -490,7 +490,7 @@ fn a_count_far_below_our_own_is_not_believed() {
     }
 }
 
-fn said(role: &str, text: &str) -> Vec<AgentMessage> {
+fn one_message(role: &str, text: &str) -> Vec<AgentMessage> {
     let message = json!({"role": role, "content": text});
     provider::read(Form::OpenAiChat, &message).unwrap()
 }
@@ -499,10 +499,11 @@ fn said(role: &str, text: &str) -> Vec<AgentMessage> {
 fn a_request_begins_with_the_newest_prompt_that_the_agent_appended() {
     for form in FORMS {
         let chat = session();
-        chat.append(said("system", "Be brief.")).unwrap();
-        chat.append(said("user", "Go on.")).unwrap();
-        chat.append(said("developer", "Speak German.")).unwrap();
-        chat.append(said("assistant", "Ja.")).unwrap();
+        chat.append(one_message("system", "Be brief.")).unwrap();
+        chat.append(one_message("user", "Go on.")).unwrap();
+        chat.append(one_message("developer", "Speak German."))
+            .unwrap();
+        chat.append(one_message("assistant", "Ja.")).unwrap();
         let text = written(&chat, form);
         assert!(
             text.find("Be brief.") < text.find("Go on."),
@@ -519,8 +520,8 @@ fn a_request_begins_with_the_newest_prompt_that_the_agent_appended() {
         });
 
         // A newer system prompt replaces it, also for a handle that has read the older one.
-        chat.append(said("user", "More.")).unwrap();
-        chat.append(said("system", "Be long.")).unwrap();
+        chat.append(one_message("user", "More.")).unwrap();
+        chat.append(one_message("system", "Be long.")).unwrap();
         let prepared = chat.prepare().unwrap().to(form).unwrap().to_string();
         for text in [prepared, written(&chat, form)] {
             assert!(
@@ -534,7 +535,7 @@ fn a_request_begins_with_the_newest_prompt_that_the_agent_appended() {
             "{form}"
         );
         // Appending the same prompt again leaves nothing out.
-        chat.append(said("system", "Be long.")).unwrap();
+        chat.append(one_message("system", "Be long.")).unwrap();
         assert!(request(&chat, form).mended.is_empty(), "{form}");
     }
 }
@@ -543,7 +544,7 @@ fn a_request_begins_with_the_newest_prompt_that_the_agent_appended() {
 fn a_system_prompt_counts_and_no_compaction_covers_it() {
     let chat = session();
     let prompt = "Always be careful. ".repeat(200);
-    chat.append(said("system", &prompt)).unwrap();
+    chat.append(one_message("system", &prompt)).unwrap();
     for turn in 0..30 {
         let answer = Message::assistant(format!("{turn} {}", "the weather ".repeat(100)));
         chat.append([Message::user(format!("question {turn}")), answer])
@@ -583,10 +584,10 @@ fn a_system_prompt_counts_and_no_compaction_covers_it() {
 #[test]
 fn a_prompt_after_the_moment_belongs_to_no_context_of_it() {
     let chat = session();
-    chat.append(said("system", "Be brief.")).unwrap();
+    chat.append(one_message("system", "Be brief.")).unwrap();
     chat.append([Message::user("one"), Message::assistant("1")])
         .unwrap();
-    chat.append(said("system", "Be long.")).unwrap();
+    chat.append(one_message("system", "Be long.")).unwrap();
     chat.append([Message::user("two"), Message::assistant("2")])
         .unwrap();
     let then = chat.context_as_of(AsOf::turn("loop-1", 0)).unwrap();
@@ -636,7 +637,7 @@ fn prompts_of_transcripts_are_left_out_unless_asked_for() {
 
     // An agent that continues appends its own prompt.
     let chat = store.session(&id).unwrap();
-    chat.append(said("system", "Be long.")).unwrap();
+    chat.append(one_message("system", "Be long.")).unwrap();
     assert!(written(&chat, Form::OpenAiChat).contains("Be long."));
 }
 

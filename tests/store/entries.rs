@@ -6,7 +6,7 @@ use loopstore_testing::conformance::entries::talk;
 use proptest::prelude::*;
 
 /// A query, as numbers.
-type Asked = (
+type QueryNumbers = (
     u8,
     Option<usize>,
     Option<usize>,
@@ -14,7 +14,7 @@ type Asked = (
     Option<usize>,
 );
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn queries() -> impl Strategy<Value = QueryNumbers> {
     let some = || prop::option::of(0usize..24);
     (0u8..5, some(), some(), some(), some())
 }
@@ -24,7 +24,7 @@ proptest! {
 
     #[test]
     fn every_page_is_the_one_cut_out_of_all(
-        asked in prop::collection::vec(asked(), 12),
+        queries in prop::collection::vec(queries(), 12),
         whole in any::<bool>(),
     ) {
         let store = Store::in_memory().unwrap();
@@ -34,7 +34,7 @@ proptest! {
             false => EntryQuery::new(),
         };
         let all = chat.entries(&scope).unwrap();
-        for (filter, after, before, last, limit) in asked {
+        for (filter, after, before, last, limit) in queries {
             let mut query = match filter {
                 0 => scope.clone(),
                 1 => scope.clone().roles([Role::User, Role::ToolResult]),

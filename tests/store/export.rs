@@ -67,7 +67,7 @@ fn contexts(store: &SqliteStore, id: &SessionId, loops: usize) -> Vec<String> {
 }
 
 /// Returns the position and the text of a line's message.
-fn said(line: &str) -> Option<String> {
+fn message_of(line: &str) -> Option<String> {
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
     let keys = ["loop", "turn", "seq", "tokens", "message"];
     (line["record"] == "message").then(|| keys.map(|key| line[key].to_string()).join(" "))
@@ -103,7 +103,7 @@ fn a_random_session_survives_its_own_export() {
         same(&exported(&other, &id, ExportForm::PhiCore), &text);
         let lines = |store| {
             let text = exported(store, &id, ExportForm::Lines);
-            let mut lines: Vec<String> = text.lines().filter_map(said).collect();
+            let mut lines: Vec<String> = text.lines().filter_map(message_of).collect();
             lines.sort_unstable();
             lines
         };

@@ -12,9 +12,9 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 /// A query: the prefix, the bounds, true if from the end, and the limit.
-type Asked = (String, Option<String>, Option<String>, bool, Option<usize>);
+type QueryFields = (String, Option<String>, Option<String>, bool, Option<usize>);
 
-fn agrees(store: &Store, names: &[String], asked: &[Asked]) -> Result<(), TestCaseError> {
+fn agrees(store: &Store, names: &[String], asked: &[QueryFields]) -> Result<(), TestCaseError> {
     let chat = store.session("graph").unwrap();
     let mut all = BTreeMap::new();
     for (number, name) in names.iter().enumerate() {

@@ -24,14 +24,14 @@ fn exported(store: &SqliteStore, id: &SessionId) -> Session {
 }
 
 /// Serialises and parses a value, so that it no longer depends on the fields that its source left out.
-fn again<T: serde::Serialize + serde::de::DeserializeOwned>(loaded: &T) -> T {
+fn round_trip<T: serde::Serialize + serde::de::DeserializeOwned>(loaded: &T) -> T {
     serde_json::from_str(&serde_json::to_string(loaded).unwrap()).unwrap()
 }
 
 /// Compares what is loaded, whole and in parts, with the export.
-fn is_as_exported(store: &Arc<SqliteStore>, id: &SessionId) {
+fn assert_as_exported(store: &Arc<SqliteStore>, id: &SessionId) {
     let (chat, expected) = (handle(store, id), exported(store, id));
-    assert_eq!(again(&chat.load_whole().unwrap()), expected, "{id}");
+    assert_eq!(round_trip(&chat.load_whole().unwrap()), expected, "{id}");
     let outline = chat.load().unwrap();
     assert_eq!(outline.loops.len(), expected.loops.len());
     for (outline, expected) in outline.loops.iter().zip(&expected.loops) {
@@ -39,8 +39,8 @@ fn is_as_exported(store: &Arc<SqliteStore>, id: &SessionId) {
         assert_eq!(bare, (&vec![], &vec![], &vec![]));
         assert_eq!(outline.compaction_block, None);
         let whole = chat.load_loop(&outline.loop_id).unwrap();
-        assert_eq!(&again(&whole), expected);
-        let whole = again(&whole);
+        assert_eq!(&round_trip(&whole), expected);
+        let whole = round_trip(&whole);
         let emptied = LoopRecord {
             messages: Vec::new(),
             turns: Vec::new(),
@@ -48,12 +48,12 @@ fn is_as_exported(store: &Arc<SqliteStore>, id: &SessionId) {
             compaction_block: None,
             ..whole
         };
-        assert_eq!(emptied, again(outline));
+        assert_eq!(emptied, round_trip(outline));
         let blocks = chat.blocks(&outline.loop_id).unwrap();
         for (at, stored) in blocks.iter().enumerate() {
             assert_eq!(stored.generation as usize, at + 1);
-            let again = chat.block(&outline.loop_id, stored.generation).unwrap();
-            assert_eq!(&again, stored);
+            let loaded = chat.block(&outline.loop_id, stored.generation).unwrap();
+            assert_eq!(&loaded, stored);
         }
         let active: Vec<_> = blocks.iter().filter(|block| block.is_active).collect();
         let found = chat.active_block(&outline.loop_id).unwrap();
@@ -71,7 +71,7 @@ fn random_sessions_load_as_they_are_exported() {
             history.step(&mut random);
         }
         let id = history.session.clone();
-        is_as_exported(&store, &id);
+        assert_as_exported(&store, &id);
     }
 }
 
@@ -85,7 +85,7 @@ fn recorded_sessions_load_as_they_are_exported() {
         let options = ImportOptions::default();
         let report = import_paths(&*store, &[folder.join(format)], &options, &mut |_| {}).unwrap();
         for id in &report.sessions {
-            is_as_exported(&store, id);
+            assert_as_exported(&store, id);
         }
     }
 }
@@ -185,7 +185,7 @@ fn an_author_comes_back_and_decides_what_a_task_is() {
         .map(AgentMessage::author)
         .collect();
     assert_eq!(authors, [Author::Harness, Author::Human, Author::Agent]);
-    is_as_exported(&store, &id);
+    assert_as_exported(&store, &id);
     let stored = store
         .query("SELECT prompts FROM turns ORDER BY id LIMIT 1")
         .unwrap();

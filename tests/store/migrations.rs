@@ -21,7 +21,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, file)
 }
 
-fn tell(file: &Path) {
+fn record(file: &Path) {
     let store = open(file);
     let mut history = History::new(&store, "s");
     for turn in 0..6 {
@@ -44,7 +44,7 @@ fn tell(file: &Path) {
 }
 
 /// Checks that the file is rejected, for writing and for reading.
-fn refuses(file: &Path, case: &str, is_expected: impl Fn(&OpenError) -> bool) {
+fn assert_rejected(file: &Path, case: &str, is_expected: impl Fn(&OpenError) -> bool) {
     let before = std::fs::read(file).unwrap();
     for read_only in [false, true] {
         let options = keyed::options().read_only(read_only);
@@ -60,13 +60,13 @@ fn a_file_of_a_format_that_was_never_released_is_refused_and_left_alone() {
     let newest = loopstore::extend::sqlite::format_version();
     for format in (-1..newest).filter(|format| *format != 0) {
         let (_folder, file) = folder();
-        tell(&file);
+        record(&file);
         let connection = keyed::raw(&file).unwrap();
         connection
             .pragma_update(None, "user_version", format)
             .unwrap();
         drop(connection);
-        refuses(&file, &format!("format {format}"), |error| {
+        assert_rejected(&file, &format!("format {format}"), |error| {
             let says = error.to_string();
             assert!(says.contains("with the program that wrote it"), "{says}");
             matches!(error, OpenError::Unreleased { .. })
@@ -123,14 +123,14 @@ fn a_history_that_lost_its_rows_is_refused() {
 #[test]
 fn a_newer_file_is_refused_and_left_alone() {
     let (_folder, file) = folder();
-    tell(&file);
+    record(&file);
     let newer = loopstore::extend::sqlite::format_version() + 1;
     let connection = keyed::raw(&file).unwrap();
     connection
         .pragma_update(None, "user_version", newer)
         .unwrap();
     drop(connection);
-    refuses(&file, "newer", |error| {
+    assert_rejected(&file, "newer", |error| {
         let known_format = newer - 1;
         matches!(error, OpenError::Newer { found, known, .. }
             if (*found, *known) == (newer, known_format))
@@ -275,7 +275,7 @@ fn a_file_that_is_not_there_is_missing_where_it_must_be() {
 #[test]
 fn a_truncated_file_is_damaged_wherever_it_ends() {
     let (folder, file) = folder();
-    tell(&file);
+    record(&file);
     let whole = std::fs::read(&file).unwrap();
     let (cut, page) = (folder.path().join("cut.db"), keyed::page_bytes());
     for length in [

@@ -9,7 +9,11 @@ use proptest::prelude::*;
 use crate::support::histories::{History, Random, answer, user};
 
 /// Returns what is compared of two histories.
-fn seen(history: &History<'_>, database: &dyn Database, leaf: &str) -> (Vec<AgentMessage>, String) {
+fn compared(
+    history: &History<'_>,
+    database: &dyn Database,
+    leaf: &str,
+) -> (Vec<AgentMessage>, String) {
     let options = BuildOptions {
         leaf: Some(LoopId::new(leaf).unwrap()),
         ..BuildOptions::default()
@@ -89,8 +93,8 @@ fn twins(seed: u64) {
         cut.append(loops, messages.clone());
         twin.append(loops, messages);
         assert_eq!(
-            seen(&cut, &one, &leaf),
-            seen(&twin, &two, &leaf),
+            compared(&cut, &one, &leaf),
+            compared(&twin, &two, &leaf),
             "seed {seed}"
         );
         let keep = (random.below(3) as u32, random.below(5) as u32);
@@ -110,29 +114,29 @@ fn twins(seed: u64) {
             assert_eq!(a[key], b[key], "seed {seed}: {key}\n{a}\n{b}");
         }
         assert_eq!(
-            seen(&cut, &one, &leaf),
-            seen(&twin, &two, &leaf),
+            compared(&cut, &one, &leaf),
+            compared(&twin, &two, &leaf),
             "seed {seed}"
         );
         if random.one_in(4) {
             let redo = random.one_in(3);
             assert_eq!(cut.flip(loops, redo), twin.flip(loops, redo), "seed {seed}");
             assert_eq!(
-                seen(&cut, &one, &leaf),
-                seen(&twin, &two, &leaf),
+                compared(&cut, &one, &leaf),
+                compared(&twin, &two, &leaf),
                 "seed {seed}"
             );
         }
     }
     assert_whole(&one);
     // The parent continues, without an effect on the branch.
-    let before = seen(&cut, &one, &leaf);
+    let before = compared(&cut, &one, &leaf);
     cut.append(
         parent,
         vec![user("And on?", 90), answer("And on.", &[], 90)],
     );
     cut.compact(parent, (1, 1), true);
-    assert_eq!(seen(&cut, &one, &leaf), before, "seed {seed}");
+    assert_eq!(compared(&cut, &one, &leaf), before, "seed {seed}");
     assert_whole(&one);
 }
 

@@ -68,7 +68,7 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
-fn said() -> impl Strategy<Value = Message> {
+fn message() -> impl Strategy<Value = Message> {
     (0..3, prop::collection::vec(piece(), 1..4)).prop_map(|(role, pieces)| {
         let text = pieces.concat();
         match role {
@@ -84,13 +84,13 @@ proptest! {
 
     #[test]
     fn an_answer_is_within_its_tokens_and_word_for_word(
-        said in prop::collection::vec((0..3, said()), 1..24),
+        messages in prop::collection::vec((0..3, message()), 1..24),
         question in prop::sample::select(vec!["needle", "退款", "שלום", "b", "straw OR 好", "\"two words\"", "nothing"]),
         tokens in prop_oneof![1 => 0u64..200, 3 => 100u64..4000, 1 => 4000u64..100_000],
         by_character: bool,
     ) {
         let store = store(by_character);
-        for (session, message) in said {
+        for (session, message) in messages {
             store.session(format!("s-{session}")).unwrap().append([message]).unwrap();
         }
         let (tokens, answer) = match ask(&store, question, tokens) {
@@ -148,7 +148,7 @@ fn a_megabyte_is_cut_to_the_lines_that_answer() {
         .unwrap();
     let answer = chat.recall("port", 400).unwrap();
     assert!(answer.tokens <= 400);
-    let [result, said] = &answer.parts[..] else {
+    let [result, message] = &answer.parts[..] else {
         panic!("{answer}");
     };
     assert_eq!(result.lead.as_deref(), Some("call: tail file: log"));
@@ -161,8 +161,11 @@ fn a_megabyte_is_cut_to_the_lines_that_answer() {
         result.text.starts_with("…\n8") && result.text.ends_with('…'),
         "{answer}"
     );
-    assert_eq!(said.lead.as_deref(), Some("prompt: Start it."));
-    assert_eq!((&*said.text, said.cut), ("It listens on port 7071.", false));
+    assert_eq!(message.lead.as_deref(), Some("prompt: Start it."));
+    assert_eq!(
+        (&*message.text, message.cut),
+        ("It listens on port 7071.", false)
+    );
     // With enough room, the whole message.
     let whole = chat.recall("port", u64::MAX).unwrap();
     assert!(whole.parts.iter().all(|part| !part.cut) && whole.left_out.is_none());

@@ -10,7 +10,7 @@ use crate::support::conformance::sealed_runs::{chat, form};
 use crate::support::histories::Random;
 
 /// Returns the provider's replacement of a conversation.
-fn given(own: SealingProvider) -> Vec<AgentMessage> {
+fn replacement(own: SealingProvider) -> Vec<AgentMessage> {
     let items = match own {
         SealingProvider::OpenAi => json!([
             {"role": "user", "content": "The question that it keeps."},
@@ -70,7 +70,9 @@ fn what_was_said_meanwhile_follows_it_wherever_it_stands() {
             let asked = last(&chat);
             chat.append(later.clone()).unwrap();
             let before = texts(&chat);
-            let run = chat.record_compaction(own, &asked, given(own)).unwrap();
+            let run = chat
+                .record_compaction(own, &asked, replacement(own))
+                .unwrap();
             assert!(run.starts_with(own.as_str()), "{run}");
             let mut expected = match own {
                 SealingProvider::OpenAi => vec!["The question that it keeps.", "(sealed)"],
@@ -111,13 +113,15 @@ fn a_turn_that_goes_on_shows_only_what_came_after_the_message() {
     let late = Message::assistant("More.").with_tool_call("c2", "look", Json::null());
     chat.append([late, Message::tool_result("c2", "light")])
         .unwrap();
-    chat.record_compaction(own, &asked, given(own)).unwrap();
+    chat.record_compaction(own, &asked, replacement(own))
+        .unwrap();
     let expected = ["The question that it keeps.", "(sealed)", "More.", "light"];
     assert_eq!(texts(&chat), expected);
     // A later one replaces the first one too.
     let asked = last(&chat);
     chat.append([Message::user("Next?")]).unwrap();
-    chat.record_compaction(own, &asked, given(own)).unwrap();
+    chat.record_compaction(own, &asked, replacement(own))
+        .unwrap();
     let expected = ["The question that it keeps.", "(sealed)", "Next?"];
     assert_eq!(texts(&chat), expected);
     is_sound(&store);
@@ -129,7 +133,7 @@ fn what_stands_for_nothing_is_refused_and_changes_nothing() {
     let store = Store::in_memory().unwrap();
     let nobody = chat(&store, "nobody", Some(own));
     let first = EntryRef::new("loop-1", 0);
-    let error = nobody.record_compaction(own, &first, given(own));
+    let error = nobody.record_compaction(own, &first, replacement(own));
     assert!(matches!(error, Err(Error::NotFound { .. })), "{error:?}");
 
     let chat = chat(&store, "s", Some(own));
@@ -144,22 +148,22 @@ fn what_stands_for_nothing_is_refused_and_changes_nothing() {
     };
     let plain = vec![AgentMessage::from(Message::assistant("A summary."))];
     assert!(refused(&asked, plain).contains("no compaction of openai"));
-    let foreign = given(SealingProvider::Anthropic);
+    let foreign = replacement(SealingProvider::Anthropic);
     assert!(refused(&asked, foreign).contains("no compaction of openai"));
     assert!(refused(&asked, Vec::new()).contains("no compaction of openai"));
     let hostile = EntryRef::new("'; DROP TABLE loops; --", 0);
-    assert!(refused(&hostile, given(own)).contains("DROP TABLE"));
+    assert!(refused(&hostile, replacement(own)).contains("DROP TABLE"));
     let beyond = EntryRef::new(asked.loop_id.as_str(), u32::MAX);
-    assert!(refused(&beyond, given(own)).contains("taken back"));
+    assert!(refused(&beyond, replacement(own)).contains("taken back"));
     // The first turn continues after its prompt, which alone cannot be replaced.
-    assert!(refused(&first, given(own)).contains("nothing was said"));
+    assert!(refused(&first, replacement(own)).contains("nothing was said"));
     // Another branch does not contain the message.
     let branch = chat
         .fork_at(TurnRef::new(asked.loop_id.as_str(), 0))
         .unwrap();
     branch.append([Message::user("Or there?")]).unwrap();
     let elsewhere = last(&branch);
-    assert!(refused(&elsewhere, given(own)).contains("taken back"));
+    assert!(refused(&elsewhere, replacement(own)).contains("taken back"));
     assert_eq!(texts(&chat), before);
     is_sound(&store);
 }
@@ -177,7 +181,8 @@ fn redacting_what_it_was_made_of_takes_it_also_where_the_turn_is_shown_again() {
         chat.append([Message::user(asked_text)]).unwrap();
         let asked = last(&chat);
         chat.append([Message::assistant(said_text)]).unwrap();
-        chat.record_compaction(own, &asked, given(own)).unwrap();
+        chat.record_compaction(own, &asked, replacement(own))
+            .unwrap();
         assert!(sent(&chat, own).to_string().contains("sealed bytes"));
         let request = RedactRequest::new(chat.id().clone());
         redact_session(store.database(), &request).unwrap();
@@ -208,7 +213,7 @@ fn at_any_message_of_any_conversation_all_that_came_after_it_is_there() {
             said.push((place, text, done.turns.end - 1));
         }
         let at = random.below(said.len() as u64) as usize;
-        let Ok(_) = chat.record_compaction(own, &said[at].0, given(own)) else {
+        let Ok(_) = chat.record_compaction(own, &said[at].0, replacement(own)) else {
             // Only within the first turn of all.
             assert!(!said[..=at].iter().any(|(_, _, turn)| *turn > 0), "{seed}");
             assert_eq!(texts(&chat).len(), said.len(), "{seed}");

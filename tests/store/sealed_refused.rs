@@ -33,7 +33,7 @@ impl Hosted {
         let judge = move |body: &str| {
             let request: Value = serde_json::from_str(body).unwrap();
             match judge.lock().unwrap().answer(&request) {
-                Ok(()) => (200, said(own, "I go on.").to_string()),
+                Ok(()) => (200, message_item(own, "I go on.").to_string()),
                 Err(error) => (400, error.to_string()),
             }
         };
@@ -42,7 +42,7 @@ impl Hosted {
     }
 
     /// Registers the opaque items of an answer as the provider's own.
-    fn gave(&self, own: SealingProvider, answer: &Value) {
+    fn register(&self, own: SealingProvider, answer: &Value) {
         let request = match own {
             SealingProvider::OpenAi => json!({ "input": answer }),
             SealingProvider::Anthropic => json!({ "messages": [answer] }),
@@ -58,7 +58,7 @@ impl Hosted {
     }
 }
 
-fn said(own: SealingProvider, text: &str) -> Value {
+fn message_item(own: SealingProvider, text: &str) -> Value {
     match own {
         SealingProvider::OpenAi => json!([{"type": "message", "role": "assistant",
             "content": [{"type": "output_text", "text": text, "annotations": []}]}]),
@@ -119,9 +119,9 @@ fn an_agent_goes_on_after_its_provider_forgot_a_compaction_and_the_reasoning() {
         let chat = chat(&store, "refused", Some(own));
         let hosted = Hosted::start(own);
         conversation(&chat, own);
-        hosted.gave(own, &compacted(own, "sealed bytes"));
+        hosted.register(own, &compacted(own, "sealed bytes"));
         say(&chat, own, &thought(own));
-        hosted.gave(own, &thought(own));
+        hosted.register(own, &thought(own));
         chat.append([Message::user("Well?")]).unwrap();
         assert_eq!(
             call(&chat, own, &hosted),
@@ -162,14 +162,14 @@ fn what_a_provider_would_refuse_never_goes_out() {
         let second = match own {
             SealingProvider::OpenAi => json!([
                 {"type": "compaction", "id": "a", "encrypted_content": "one"},
-                {"type": "compaction", "id": "b", "encrypted_content": "two"}, said(own, "So.")[0]]),
+                {"type": "compaction", "id": "b", "encrypted_content": "two"}, message_item(own, "So.")[0]]),
             SealingProvider::Anthropic => json!({"role": "assistant", "content": [
                 {"type": "compaction", "content": "one"}, {"type": "compaction", "content": "two"},
                 {"type": "text", "text": "So."}]}),
         };
         let late = match own {
             SealingProvider::OpenAi => json!([
-                said(own, "Wait.")[0], {"type": "compaction", "id": "a", "encrypted_content": "one"}]),
+                message_item(own, "Wait.")[0], {"type": "compaction", "id": "a", "encrypted_content": "one"}]),
             SealingProvider::Anthropic => json!({"role": "assistant", "content": [
                 {"type": "text", "text": "Wait."}, {"type": "compaction", "content": "one"},
                 {"type": "text", "text": "So."}]}),
@@ -181,7 +181,7 @@ fn what_a_provider_would_refuse_never_goes_out() {
                 .unwrap();
             chat.append([Message::user("And then?")]).unwrap();
             say(&chat, own, &answer);
-            hosted.gave(own, &answer);
+            hosted.register(own, &answer);
             chat.append([Message::user("Thanks.")]).unwrap();
             let raw = match own {
                 SealingProvider::OpenAi => json!({ "input": answer }),
@@ -207,9 +207,9 @@ fn a_recorded_session_goes_on_after_a_repair() {
         let hosted = Hosted::start(own);
         let mut recorder = SessionRecorder::new(store.database(), RecorderOptions::default());
         record_all(&mut recorder, vec![start("a")]);
-        let answers = [said(own, "Yes."), compacted(own, "sealed bytes")];
+        let answers = [message_item(own, "Yes."), compacted(own, "sealed bytes")];
         for (turn, answer) in (0..).zip(answers) {
-            hosted.gave(own, &answer);
+            hosted.register(own, &answer);
             let mut messages = vec![AgentMessage::from(Message::user(format!("Hour {turn}?")))];
             messages.extend(provider::read(form(own), &answer).unwrap());
             record_all(&mut recorder, vec![turn_start("a", turn)]);

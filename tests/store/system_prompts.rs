@@ -37,7 +37,7 @@ fn turn(number: u32) -> Vec<AgentMessage> {
 }
 
 /// Checks that the prompt of a leaf is the newest on its chain, wherever the context begins.
-fn agree(store: &SqliteStore, id: &SessionId, chains: &[Vec<Item>]) {
+fn check_prompts(store: &SqliteStore, id: &SessionId, chains: &[Vec<Item>]) {
     for (leaf, items) in chains.iter().enumerate() {
         let (found, expected) = (context(store, id, leaf).system, prompts(items));
         let text = |message: &AgentMessage| match message {
@@ -104,7 +104,7 @@ fn a_prompt_is_the_newest_of_its_chain_in_any_tree() {
                 }
             }
         }
-        agree(&store, &id, &chains);
+        check_prompts(&store, &id, &chains);
         // With a summary of all loops before it a context begins with the leaf, but its prompt does not.
         let leaf = chains.len() - 1;
         history.append(leaf, turn(1000));
@@ -114,6 +114,6 @@ fn a_prompt_is_the_newest_of_its_chain_in_any_tree() {
             ..CompactRequest::default()
         };
         compact_session_loops(&store, &id, &request).unwrap();
-        agree(&store, &id, &chains);
+        check_prompts(&store, &id, &chains);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// The next step of a conversation.
 #[derive(Clone, Debug)]
-enum Step {
+enum TurnStep {
     User,
     /// An answer with this number of calls.
     Answer(u8),
@@ -18,13 +18,13 @@ enum Step {
     End,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TurnStep> {
     prop_oneof![
-        3 => Just(Step::User),
-        4 => (0u8..3).prop_map(Step::Answer),
-        4 => (0u8..3).prop_map(Step::Result),
-        1 => Just(Step::Note),
-        1 => Just(Step::End),
+        3 => Just(TurnStep::User),
+        4 => (0u8..3).prop_map(TurnStep::Answer),
+        4 => (0u8..3).prop_map(TurnStep::Result),
+        1 => Just(TurnStep::Note),
+        1 => Just(TurnStep::End),
     ]
 }
 
@@ -71,13 +71,13 @@ impl Reference {
     }
 
     /// Applies a step, and returns its message, if it has one.
-    fn take(&mut self, step: &Step) -> Option<AgentMessage> {
+    fn take(&mut self, step: &TurnStep) -> Option<AgentMessage> {
         match step {
-            Step::End => {
+            TurnStep::End => {
                 self.has_ended = !self.loops.is_empty();
                 return None;
             }
-            Step::Result(back) => {
+            TurnStep::Result(back) => {
                 self.open().iter().rev().nth(usize::from(*back))?;
             }
             _ if self.loops.is_empty() => self.begin_loop(),
@@ -85,7 +85,7 @@ impl Reference {
         }
         let text = self.text();
         let message = match step {
-            Step::User => {
+            TurnStep::User => {
                 let (none, answered, waits) = match self.last() {
                     None => (true, false, false),
                     Some(turn) => (false, turn.answers > 0, !turn.open.is_empty()),
@@ -99,7 +99,7 @@ impl Reference {
                 }
                 Message::user(&text)
             }
-            Step::Answer(calls) => {
+            TurnStep::Answer(calls) => {
                 self.has_ended = false;
                 if self.last().is_none_or(|turn| turn.answers > 0) {
                     self.begin_turn();
@@ -115,7 +115,7 @@ impl Reference {
                 }
                 message
             }
-            Step::Result(back) => {
+            TurnStep::Result(back) => {
                 let open = self.open();
                 let id = open.iter().rev().nth(usize::from(*back))?;
                 self.has_ended = false;
@@ -124,8 +124,8 @@ impl Reference {
                 }
                 Message::tool_result(id, &text)
             }
-            Step::Note => return Some(AgentMessage::extension("note", Json::string(&text))),
-            Step::End => return None,
+            TurnStep::Note => return Some(AgentMessage::extension("note", Json::string(&text))),
+            TurnStep::End => return None,
         };
         self.last().unwrap().texts.push(text);
         Some(message.into())
@@ -183,14 +183,14 @@ fn loops(store: &Store) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
     .unwrap()
 }
 
-fn play(steps: &[Step], batch: usize) -> (Store, Reference) {
+fn play(steps: &[TurnStep], batch: usize) -> (Store, Reference) {
     let store = Store::in_memory().unwrap();
     let session = store.session("s").unwrap();
     let mut reference = Reference::default();
     let mut waiting: Vec<AgentMessage> = Vec::new();
     for step in steps {
         let message = reference.take(step);
-        if matches!(step, Step::End) {
+        if matches!(step, TurnStep::End) {
             if !waiting.is_empty() {
                 session.append(std::mem::take(&mut waiting)).unwrap();
             }

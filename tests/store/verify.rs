@@ -15,7 +15,7 @@ use loopstore_admin::salvage::salvage;
 use loopstore_export::export;
 use loopstore_verify::{Problem, ProblemKind as Kind, VerifyReport, verify};
 
-use crate::support::amount::{amount, given, is_long};
+use crate::support::amount::{amount, from_variable, is_long};
 use crate::support::histories::{History, Random, answer, loop_id, open, result, user};
 use crate::support::keyed;
 
@@ -42,7 +42,7 @@ fn random_histories_verify_clean() {
 
 /// A file with two sessions: forks, a late result, a result of a call in the loop before, images, notes, blocks of two
 /// runs, an undo and a redo.
-struct Stage {
+struct SampleDatabase {
     folder: tempfile::TempDir,
     file: PathBuf,
 }
@@ -53,15 +53,15 @@ fn long(name: &str) -> String {
     format!("{name}: {}", LONG.repeat(4))
 }
 
-impl Stage {
+impl SampleDatabase {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("whole.db");
         let store = open(&file);
         for session in ["s", "t"] {
-            tell(&store, session);
+            record(&store, session);
         }
-        tell_pinned(&store, "p");
+        record_pinned(&store, "p");
         let report = verify(&store).unwrap();
         assert!(report.ok, "{:#?}", report.problems);
         drop(store);
@@ -86,7 +86,7 @@ impl Stage {
     }
 }
 
-fn tell(store: &SqliteStore, session: &str) {
+fn record(store: &SqliteStore, session: &str) {
     let mut history = History::new(store, session);
     for turn in 0..6 {
         let call = format!("{session}-{turn}");
@@ -135,7 +135,7 @@ fn tell(store: &SqliteStore, session: &str) {
 }
 
 /// Records a session with pins, one of them removed, a quote in a block and two in a rollup.
-fn tell_pinned(store: &SqliteStore, session: &str) {
+fn record_pinned(store: &SqliteStore, session: &str) {
     let mut history = History::new(store, session);
     for at in 0..5 {
         if at > 0 {
@@ -367,7 +367,7 @@ const DAMAGES: &[(&str, Kind, &str)] = &[
 
 #[test]
 fn each_damage_is_found_where_it_is() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let connection = keyed::raw(&stage.file).unwrap();
     let run: String = connection
         .query_row("SELECT run_id FROM runs WHERE key = 1", [], |row| {
@@ -393,10 +393,10 @@ fn each_damage_is_found_where_it_is() {
 /// Rows of the two sessions are lost, never whole sessions, and the new database is valid.
 #[test]
 fn each_damage_is_salvaged_around() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let to = stage.folder.path().join("salvaged.db");
     // Each takes a while; `LOOPSTORE_FLIPS` tries them all.
-    let is_all = is_long() || given("LOOPSTORE_FLIPS").is_some();
+    let is_all = is_long() || from_variable("LOOPSTORE_FLIPS").is_some();
     for (sql, ..) in DAMAGES.iter().step_by(if is_all { 1 } else { 6 }) {
         let copy = stage.copy("damaged.db");
         tamper(&copy, sql);
@@ -413,7 +413,7 @@ fn each_damage_is_salvaged_around() {
 
 #[test]
 fn damage_of_one_session_says_nothing_of_another() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     for (sql, _, _) in DAMAGES.iter().filter(|(sql, ..)| sql.contains("(1 << 32)")) {
         for problem in stage.after(sql).problems {
             let is_strange = problem.place.contains("session t");
@@ -424,7 +424,7 @@ fn damage_of_one_session_says_nothing_of_another() {
 
 #[test]
 fn a_message_that_cannot_be_read_does_not_hide_the_next_damage() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let report = stage.after(
         "UPDATE messages SET role = 9 WHERE id IN ((1 << 32) | 2, (1 << 32) | 4);
          UPDATE messages SET body = 'x' WHERE id = (1 << 32) | 6;
@@ -450,7 +450,7 @@ fn a_message_that_cannot_be_read_does_not_hide_the_next_damage() {
 
 #[test]
 fn a_redacted_message_with_its_receipt_is_whole() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let copy = stage.copy("redacted.db");
     let session = SessionId::new("s").unwrap();
     let store = open(&copy);
@@ -477,7 +477,7 @@ fn a_redacted_message_with_its_receipt_is_whole() {
 
 #[test]
 fn a_build_that_checks_refuses_a_message_that_was_changed() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let copy = stage.copy("changed.db");
     let build = |check: bool| {
         let options = BuildOptions {
@@ -505,7 +505,7 @@ fn a_build_that_checks_refuses_a_message_that_was_changed() {
 
 #[test]
 fn a_build_that_checks_refuses_a_quote_of_a_message_that_was_changed() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let loop_of =
         |id: &str| format!("(SELECT key FROM loops WHERE session = 3 AND loop_id = '{id}')");
     for (damage, of) in [
@@ -544,7 +544,7 @@ fn a_build_that_checks_refuses_a_quote_of_a_message_that_was_changed() {
 /// For any damage to pins and quotes: an answer or an error, and no panic.
 #[test]
 fn nothing_that_reads_pins_panics_on_damage() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let is_of_pins = |sql: &&str| sql.contains("pins") || sql.contains("quotes");
     let damages = DAMAGES.iter().map(|(sql, ..)| *sql);
     for sql in damages.filter(is_of_pins) {
@@ -581,7 +581,7 @@ fn nothing_that_reads_pins_panics_on_damage() {
 
 #[test]
 fn a_missing_trigger_is_a_problem() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let copy = stage.copy("undefended.db");
     let connection = keyed::raw(&copy).unwrap();
     connection
@@ -611,7 +611,7 @@ fn a_thousand_problems_are_listed_and_the_rest_counted() {
 
 #[test]
 fn the_report_is_the_json_that_scripts_rely_on() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let report = stage.after("UPDATE messages SET salt = zeroblob(16) WHERE id = 1 << 32");
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["ok"], false);
@@ -629,7 +629,7 @@ fn a_flipped_bit_in_a_text_is_always_found() {
     if keyed::leaves_out("a_flipped_bit_in_a_text_is_always_found") {
         return;
     }
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let whole = std::fs::read(&stage.file).unwrap();
     let needle = LONG.as_bytes();
     // An inner page of a tree (type 5) contains no text, but may have been a leaf before.
@@ -687,7 +687,7 @@ fn a_bit_flipped_anywhere_is_never_a_silent_wrong_answer() {
     if keyed::leaves_out("a_bit_flipped_anywhere_is_never_a_silent_wrong_answer") {
         return;
     }
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let whole = std::fs::read(&stage.file).unwrap();
     let right = answers(&open(&stage.file)).unwrap();
     let whole_file = std::fs::read(&stage.file).unwrap();
@@ -731,7 +731,7 @@ fn a_bit_flipped_anywhere_is_never_a_silent_wrong_answer() {
 
 #[test]
 fn a_page_of_garbage_is_a_problem_of_sqlite_and_ends_nothing() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let whole = std::fs::read(&stage.file).unwrap();
     let copy = stage.folder.path().join("garbage.db");
     let size = keyed::page_bytes();
@@ -753,7 +753,7 @@ fn a_page_of_garbage_is_a_problem_of_sqlite_and_ends_nothing() {
 
 #[test]
 fn a_manifest_whose_context_is_another_now_is_damage() {
-    let stage = Stage::new();
+    let stage = SampleDatabase::new();
     let kinds = |sql: &str| -> BTreeSet<Kind> {
         let problems = stage.after(sql).problems;
         problems.iter().map(|problem| problem.kind).collect()

@@ -70,10 +70,10 @@ impl Drop for PendingRequest {
 #[cfg_attr(test, allow(dead_code))]
 #[napi]
 pub fn answer_summary(request: u32, answer: Option<String>, error: Option<String>) {
-    let said = answer.ok_or_else(|| error.unwrap_or_else(|| "no answer".into()));
+    let outcome = answer.ok_or_else(|| error.unwrap_or_else(|| "no answer".into()));
     let sender = waiting().remove(&request);
     if let Some(sender) = sender {
-        let _ = sender.send(said);
+        let _ = sender.send(outcome);
     }
 }
 
@@ -83,13 +83,13 @@ impl Summarizer for JsSummarizer {
     }
 
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
-        let asked = summaries::request(request, request.time_left()?);
+        let arguments = summaries::request(request, request.time_left()?);
         let (sender, receiver) = channel();
         let waiting = PendingRequest::begin(sender);
-        let asked = FnArgs::from((waiting.0, asked));
+        let arguments = FnArgs::from((waiting.0, arguments));
         let status = self
             .function
-            .call(asked, ThreadsafeFunctionCallMode::NonBlocking);
+            .call(arguments, ThreadsafeFunctionCallMode::NonBlocking);
         if status != Status::Ok {
             // The environment of the function has ended.
             return Err(SummarizerError::Cancelled);

@@ -27,7 +27,6 @@ pub fn call<T: Send>(
 /// A mutex that another thread holds during a fork stays locked in the child forever, including those of
 /// SQLite, and no store could be opened there. So a fork waits until no call is running. Both are atomics, as a
 /// mutex would have the same problem.
-/// are atomics, as a mutex would have the same problem.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 static IS_FORKING: AtomicBool = AtomicBool::new(false);
 

@@ -35,14 +35,14 @@ pub struct PythonSummarizer {
 
 impl PythonSummarizer {
     fn ask(&self, py: Python<'_>, request: &SummaryRequest, left: Duration) -> PyResult<Vec<u8>> {
-        let asked = PyDict::new(py);
-        asked.set_item("system", &request.system)?;
-        asked.set_item("prompt", &request.prompt)?;
-        asked.set_item("asked_tokens", request.asked_tokens)?;
-        asked.set_item("max_tokens", request.max_tokens)?;
-        asked.set_item("temperature", request.temperature)?;
-        asked.set_item("timeout", left.as_secs_f64())?;
-        self.callable.call1(py, (asked,))?.extract(py)
+        let arguments = PyDict::new(py);
+        arguments.set_item("system", &request.system)?;
+        arguments.set_item("prompt", &request.prompt)?;
+        arguments.set_item("asked_tokens", request.asked_tokens)?;
+        arguments.set_item("max_tokens", request.max_tokens)?;
+        arguments.set_item("temperature", request.temperature)?;
+        arguments.set_item("timeout", left.as_secs_f64())?;
+        self.callable.call1(py, (arguments,))?.extract(py)
     }
 }
 

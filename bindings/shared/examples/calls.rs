@@ -57,24 +57,24 @@ fn on_thread(
     rounds: u32,
     mut call: impl FnMut() -> Result<(), Box<dyn std::error::Error>> + Send,
 ) -> Result<f64, Box<dyn std::error::Error>> {
-    let (ask, asked) = channel::<()>();
+    let (request, requests) = channel::<()>();
     let (answer, answered) = channel::<bool>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for () in asked {
+            for () in requests {
                 if answer.send(call().is_ok()).is_err() {
                     return;
                 }
             }
         });
         let done = measured(rounds, || {
-            ask.send(())?;
+            request.send(())?;
             match answered.recv()? {
                 true => Ok(()),
                 false => Err("the call failed".into()),
             }
         });
-        drop(ask);
+        drop(request);
         done
     })
 }

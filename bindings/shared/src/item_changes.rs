@@ -76,9 +76,9 @@ pub fn apply(
             let row = AppendKey {
                 name: change.key.to_owned(),
                 loop_key: done.loop_key,
-                seqs: done.seqs,
-                turns: done.turns,
-                tokens: done.tokens,
+                seqs: done.appended.seqs,
+                turns: done.appended.turns,
+                tokens: done.appended.tokens,
             };
             write.insert_append_key(owner, &row)?;
             Ok(true)
@@ -113,11 +113,11 @@ fn is_made(
     digest: &str,
 ) -> Result<(), CallError> {
     let query = EntryQuery::whole_session().kinds([CHANGE.to_owned()]);
-    let noted = session.entries(&query)?.into_iter().any(|entry| {
+    let is_recorded = session.entries(&query)?.into_iter().any(|entry| {
         let is_here = entry.loop_id == known.loop_id && known.seqs.contains(&entry.seq);
         is_here && is_note(&entry.message, digest)
     });
-    match noted {
+    match is_recorded {
         true => Ok(()),
         false => Err(CallError::Input(
             "this operation was made before with another change; give each change an id of its own"

@@ -110,7 +110,7 @@ fn message_of(form: ItemForm, item: &str, shown: Option<&str>) -> Result<AgentMe
 fn unread(item: &str) -> Result<AgentMessage, CallError> {
     let value: Value = serde_json::from_str(item)?;
     let role = value.get("role").and_then(Value::as_str);
-    let said: Vec<&str> = match value.get("content") {
+    let texts: Vec<&str> = match value.get("content") {
         Some(Value::String(text)) => vec![text],
         Some(Value::Array(parts)) => parts
             .iter()
@@ -118,7 +118,7 @@ fn unread(item: &str) -> Result<AgentMessage, CallError> {
             .collect(),
         _ => Vec::new(),
     };
-    let mut content: Vec<Content> = said.into_iter().map(Content::text).collect();
+    let mut content: Vec<Content> = texts.into_iter().map(Content::text).collect();
     if let Some(role @ ("user" | "system" | "developer")) = role {
         if content.is_empty() {
             content.push(kept(item));

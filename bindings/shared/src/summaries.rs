@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// Writes a request, with its remaining time.
 pub fn request(request: &SummaryRequest, left: Duration) -> String {
-    let asked = json!({
+    let request_json = json!({
         "system": request.system,
         "prompt": request.prompt,
         "asked_tokens": request.asked_tokens,
@@ -16,7 +16,7 @@ pub fn request(request: &SummaryRequest, left: Duration) -> String {
         "temperature": request.temperature,
         "timeout": left.as_secs_f64(),
     });
-    asked.to_string()
+    request_json.to_string()
 }
 
 #[derive(Deserialize)]

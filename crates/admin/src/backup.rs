@@ -69,7 +69,7 @@ fn first_problem(report: &VerifyReport) -> String {
 /// let copy = folder.path().join("copy.db");
 /// backup(&store, &copy, false, &mut |_done, _all| {})?;
 /// assert!(loopstore_verify::verify(&SqliteStore::open(&copy)?)?.ok);
-/// // A file is written over only if that is asked for.
+/// // An existing file is replaced only with `force`.
 /// assert!(backup(&store, &copy, false, &mut |_, _| {}).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -79,8 +79,8 @@ pub fn backup(
     force: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64, BackupError> {
-    checked_copy(store.path(), store.key(), to, force, &mut |beside| {
-        store.copy_to(beside, progress)
+    checked_copy(store.path(), store.key(), to, force, &mut |temporary| {
+        store.copy_to(temporary, progress)
     })
     .map(|(bytes, _)| bytes)
 }
@@ -104,8 +104,8 @@ pub fn backup(
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn compact_backup(store: &SqliteStore, to: &Path, force: bool) -> Result<u64, BackupError> {
-    checked_copy(store.path(), store.key(), to, force, &mut |beside| {
-        store.vacuum_into(beside)
+    checked_copy(store.path(), store.key(), to, force, &mut |temporary| {
+        store.vacuum_into(temporary)
     })
     .map(|(bytes, _)| bytes)
 }
@@ -135,17 +135,17 @@ pub(crate) fn checked_copy(
     }
     // The note is written before the file: a process that is killed between leaves a note without a file.
     let mut note = None;
-    let mut announce = |beside: &Path| {
-        note = database.and_then(|database| CopyNote::new(database, beside));
+    let mut announce = |temporary: &Path| {
+        note = database.and_then(|database| CopyNote::new(database, temporary));
     };
     let file = WholeFile::create_named(to, &mut announce).map_err(failed)?;
-    let Some(beside) = file.beside().map(Path::to_owned) else {
+    let Some(temporary) = file.temporary_path().map(Path::to_owned) else {
         return Err(BackupError::NoFile(to.to_owned()));
     };
-    let made = copy_and_check(&beside, key, copy);
+    let made = copy_and_check(&temporary, key, copy);
     for end in ["-wal", "-shm", "-journal"] {
         // These files exist only after an error.
-        let _ = std::fs::remove_file(with_end(&beside, end));
+        let _ = std::fs::remove_file(with_end(&temporary, end));
     }
     let made = made?;
     file.finish().map_err(failed)?;

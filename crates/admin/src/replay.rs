@@ -11,7 +11,7 @@ use loopstore::BuildOptions;
 use loopstore::context::{AsOf, BuildError, Context, build_context_from_session};
 use loopstore::extend::{
     self as store, Cut, LoopKey, SessionStore, StoreRead, StoreResult, Tick,
-    active_blocks::{ActiveBlocks, View},
+    active_blocks::{ActiveBlocks, ChainView},
     leaf_of, session_of,
 };
 use loopstore::model::{AgentMessage, Json, LoopId, Role, SealingProvider, SessionId};
@@ -248,7 +248,7 @@ fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Branch
 /// If a row is damaged, or the store fails.
 pub fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<ReplayChange>> {
     let mut found = Vec::new();
-    ActiveBlocks::new(read, leaf, View::default()).runs(&mut |walk, run| {
+    ActiveBlocks::new(read, leaf, ChainView::default()).runs(&mut |walk, run| {
         let compacted = ReplayChange {
             change: ChangeKind::Compacted,
             events: run.noted_events(),

@@ -23,7 +23,7 @@ use crate::backup::{BackupError, checked_copy};
 
 /// A row or range of rows that could not be copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Lost {
+pub struct UncopiedRows {
     /// The kind of the row: `message`, `loop`, `run`; for rows of other tables the name of the table.
     pub kind: String,
     /// The place of the row: `session S, loop L, messages 3 to 9`.
@@ -41,7 +41,7 @@ pub struct SalvageReport {
     /// The number of rows in the new database, by kind.
     pub kept: Checked,
     /// The lost rows. Rows that vanished without a trace cannot be listed.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<UncopiedRows>,
     /// The size of the new database in bytes.
     pub bytes: u64,
 }
@@ -83,21 +83,21 @@ pub fn salvage(
         })?,
     };
     let mut lost = Vec::new();
-    let (bytes, kept) = checked_copy(Some(database), key, to, force, &mut |beside| {
+    let (bytes, kept) = checked_copy(Some(database), key, to, force, &mut |path| {
         let options = SqliteOptions::new()
             .counter(counter.clone())
             // The whole file is synced before it is renamed.
             .durability(Durability::Normal)
             .allow_network(true)
             .maybe_key(key);
-        let store = SqliteStore::open_with(beside, options)
+        let store = SqliteStore::open_with(path, options)
             .map_err(|error| loopstore::extend::StoreError::Other(Box::new(error)))?;
         let mut mended = Vec::new();
         let unread = store.take_over(database, &mut |mender| {
             mended = mending::mend(mender, &*counter)?;
             Ok(())
         })?;
-        lost = unread.iter().map(Lost::of).chain(mended).collect();
+        lost = unread.iter().map(UncopiedRows::of).chain(mended).collect();
         Ok(())
     })?;
     Ok(SalvageReport {
@@ -108,7 +108,7 @@ pub fn salvage(
     })
 }
 
-impl Lost {
+impl UncopiedRows {
     /// Describes rows by their keys; the keys of messages and turns contain their loop.
     fn of(rows: &LostRows) -> Self {
         let kind = match rows.table.as_str() {

@@ -13,7 +13,7 @@ use super::hook::state;
 use super::install::record::InstallRecord;
 use super::install::{self, record};
 
-/// The most kinds of failures that are listed.
+/// The maximum number of kinds of failures in the list.
 const LISTED: usize = 20;
 
 /// The JSON of the command.
@@ -36,9 +36,9 @@ struct AgentReport {
     root: Option<PathBuf>,
     program: Option<PathBuf>,
     database: Option<String>,
-    /// True if the server of tools is set up.
+    /// True if the MCP server is set up.
     mcp: bool,
-    /// Calls of its hooks that the log still holds.
+    /// The number of calls of its hooks in the log.
     calls: usize,
     last_call: Option<HookEntry>,
 }
@@ -58,11 +58,11 @@ struct HookFailure {
     hint: Option<String>,
     times: usize,
     last_at: String,
-    /// True if a later call went well.
+    /// True if a later call succeeded.
     made_good: bool,
 }
 
-/// Something that is wrong, and what to do.
+/// A problem with the setup, and its remedy.
 #[derive(Serialize)]
 struct SetupProblem {
     what: String,
@@ -95,7 +95,7 @@ pub fn run(app: &mut App) -> Result<Done, CliError> {
     Ok(if report.ok { Done::Well } else { Done::Badly })
 }
 
-/// Reads the log, and tries whether hooks can write it.
+/// Reads the log, and checks that hooks can write to it.
 fn entries(problems: &mut Vec<SetupProblem>) -> Vec<HookEntry> {
     let mut problem = |what: String| {
         let hint = "check the folder and its permissions, and XDG_STATE_HOME".to_owned();
@@ -146,7 +146,7 @@ fn is_program(path: &Path) -> bool {
     data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// Opens the databases that hooks write to; without any, the one that is meant here.
+/// Opens the databases that hooks write to, or the default database if there are none.
 fn databases(
     app: &App,
     records: &[InstallRecord],
@@ -165,7 +165,7 @@ fn databases(
     let mut reports = Vec::new();
     for path in named {
         let other = app.with_database(path);
-        // Hooks write: what only reads would not see that they cannot.
+        // Hooks write, and opening for reading would not show that they cannot.
         let opened = other.open_to_write();
         let opens = opened.is_ok();
         if let Err(error) = opened {

@@ -9,7 +9,7 @@ use loopstore_export::{NativeAgent, NativeSession};
 use loopstore_terminal::CliError;
 use unicode_normalization::UnicodeNormalization;
 
-/// The folder in which pi keeps all sessions, if it is to be another.
+/// The variable with the folder in which pi keeps all sessions.
 const PI_SESSIONS: &str = "PI_CODING_AGENT_SESSION_DIR";
 
 /// Returns the path at which the agent looks for the file of a session.
@@ -44,8 +44,8 @@ pub fn file_of(session: &NativeSession) -> Result<PathBuf, CliError> {
     Ok(std::path::absolute(root.join(place_in(&root, session)))?)
 }
 
-/// Returns where below its folder the agent looks. A long path of a project has one name for each kind of program:
-/// the one that is there counts, else that of the program which is installed.
+/// Returns the path below its folder where the agent looks. Claude Code's two kinds of programs name the folder of a
+/// long project path differently: an existing folder is used, else the name of the installed program.
 fn place_in(root: &Path, session: &NativeSession) -> PathBuf {
     let places = session.places();
     let is_there = |place: &&PathBuf| {
@@ -62,7 +62,7 @@ fn place_in(root: &Path, session: &NativeSession) -> PathBuf {
     known.or(usual).cloned().unwrap_or_else(|| session.place())
 }
 
-/// True if the program of this name is a script, and not a file that the system runs itself.
+/// True if the program of this name is a script, not a native executable.
 fn is_script(program: &str) -> bool {
     let path = var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(program));
@@ -74,7 +74,7 @@ fn is_script(program: &str) -> bool {
     read.is_ok() && &start == b"#!"
 }
 
-/// Returns a path as Claude Code reads it: it composes letters and accents.
+/// Returns a path as Claude Code reads it, with letters and accents composed.
 fn composed(path: PathBuf) -> PathBuf {
     match path.to_str() {
         Some(text) => text.nfc().collect::<String>().into(),
@@ -103,7 +103,7 @@ pub fn home() -> Option<PathBuf> {
     set("HOME")
 }
 
-/// Returns a path in which `~` stands for the home folder, as the agents read their variables.
+/// Returns a path with `~` replaced by the home folder, as the agents read their variables.
 fn with_home(path: PathBuf) -> PathBuf {
     match (path.strip_prefix("~"), home()) {
         (Ok(rest), Some(home)) => home.join(rest),

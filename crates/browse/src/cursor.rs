@@ -4,17 +4,17 @@ use loopstore_terminal::text;
 
 use super::state::KeyPress;
 
-/// A place in a list: the row that is chosen, and the first that is shown.
+/// A position in a list: the selected row, and the first visible row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// The row that is chosen.
+    /// The selected row.
     pub at: usize,
-    /// The first row that is shown.
+    /// The first visible row.
     pub top: usize,
 }
 
 impl Cursor {
-    /// Moves within `count` rows of which `height` are shown; returns whether the key does that.
+    /// Moves within `count` rows of which `height` are visible. Returns true if the key moves the cursor.
     pub fn press(&mut self, key: KeyPress, count: usize, height: usize) -> bool {
         let page = height.max(1);
         self.at = match key {
@@ -26,19 +26,19 @@ impl Cursor {
             KeyPress::End | KeyPress::Char('G') => usize::MAX,
             _ => return false,
         };
-        self.settle(count, height);
+        self.clamp(count, height);
         true
     }
 
-    /// Chooses a row, about in the middle of what is shown.
+    /// Selects a row, and scrolls it to the middle.
     pub fn jump(&mut self, at: usize, count: usize, height: usize) {
         self.at = at;
         self.top = at.saturating_sub(height / 2);
-        self.settle(count, height);
+        self.clamp(count, height);
     }
 
-    /// Brings both ends into the list, and the row that is chosen into sight.
-    pub fn settle(&mut self, count: usize, height: usize) {
+    /// Limits both positions to the list, and scrolls the selected row into view.
+    pub fn clamp(&mut self, count: usize, height: usize) {
         let height = height.max(1);
         self.at = self.at.min(count.saturating_sub(1));
         self.top = self.top.min(count.saturating_sub(height)).min(self.at);
@@ -49,36 +49,36 @@ impl Cursor {
 /// The meaning of a line, which selects its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// As any other.
+    /// Plain text.
     #[default]
     Plain,
     /// A heading.
     Head,
-    /// Kept as it was.
+    /// Kept unchanged.
     Kept,
-    /// Shortened.
+    /// Truncated.
     Cut,
-    /// A summary covers it.
+    /// Covered by a summary.
     Summary,
-    /// Not there any more.
+    /// Removed.
     Gone,
     /// Less important.
     Faint,
 }
 
-/// A text that is read line by line, broken to the width at hand.
+/// A text that is read line by line, wrapped to the current width.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pane {
     text: Vec<(String, Tone)>,
     width: usize,
-    /// The lines as they fit.
+    /// The wrapped lines.
     pub lines: Vec<(String, Tone)>,
-    /// The first line that is shown.
+    /// The first visible line.
     pub top: usize,
 }
 
 impl Pane {
-    /// A text; each part may have several lines.
+    /// Returns a pane with a text; each part may have several lines.
     pub fn new(parts: Vec<(String, Tone)>) -> Self {
         Self {
             text: parts,
@@ -99,7 +99,7 @@ impl Pane {
         self.top = self.top.min(self.lines.len().saturating_sub(height.max(1)));
     }
 
-    /// Scrolls; returns whether the key does that.
+    /// Scrolls. Returns true if the key scrolls.
     pub fn press(&mut self, key: KeyPress, height: usize) -> bool {
         let page = height.max(2) - 1;
         self.top = match key {
@@ -116,7 +116,7 @@ impl Pane {
     }
 }
 
-/// Breaks a line into pieces of at most `width` columns, at a space where that leaves half a line.
+/// Wraps a line into pieces of at most `width` columns, at a space if that leaves at least half a line.
 fn wrap(line: &str, width: usize) -> Vec<String> {
     use unicode_width::UnicodeWidthChar;
     let width = width.max(1);
@@ -156,7 +156,7 @@ mod tests {
         }
         assert!(!cursor.press(KeyPress::Tab, 10, 3));
         cursor.jump(9, 10, 4);
-        cursor.settle(2, 4);
+        cursor.clamp(2, 4);
         assert_eq!(cursor, Cursor { at: 1, top: 0 });
         cursor.press(KeyPress::End, 0, 0);
         assert_eq!(cursor, Cursor::default());

@@ -1,4 +1,4 @@
-//! Reads from the store what a screen shows, when it is shown.
+//! Reads the content of a screen from the store when the screen is shown.
 //!
 //! The database is open for reading. An undo or redo opens it for writing and closes it again.
 
@@ -15,13 +15,13 @@ use loopstore_terminal::{CliError, text};
 
 use super::cursor::{Pane, Tone};
 use super::lists::{Hit, Run, SessionItem};
-use super::state::{FlipAction, ReadOutcome, Want};
+use super::state::{ContentRequest, FlipAction, ReadOutcome};
 use super::{loops, turns};
 
-/// Hits that are read at once.
+/// The number of hits in a page.
 const HITS: usize = 50;
 
-/// Opens the database, for writing if that is asked for.
+/// Opens the database, for writing if the argument is true.
 pub type OpenDatabase<'a> = dyn Fn(bool) -> Result<Box<dyn Database>, OpenError> + 'a;
 
 /// The database.
@@ -38,7 +38,7 @@ impl<'a> Data<'a> {
         Ok(Self { open, store })
     }
 
-    /// The database, open for reading.
+    /// Returns the database, open for reading.
     pub fn store(&mut self) -> Result<&dyn Database, CliError> {
         let store = match self.store.take() {
             Some(store) => store,
@@ -47,38 +47,42 @@ impl<'a> Data<'a> {
         Ok(&**self.store.insert(store))
     }
 
-    /// Reads what is wanted, or does what was confirmed.
-    pub fn read(&mut self, want: &Want) -> Result<ReadOutcome, CliError> {
-        if let Want::Flip(flip) = want {
+    /// Reads the requested content, or performs the confirmed undo or redo.
+    pub fn read(&mut self, want: &ContentRequest) -> Result<ReadOutcome, CliError> {
+        if let ContentRequest::Flip(flip) = want {
             return self.flip(flip);
         }
         let store = self.store()?;
         Ok(match want {
-            Want::Sessions => ReadOutcome::Sessions(sessions(store)?),
-            Want::Tree(session) => loops::tree(store, session)?,
-            Want::Seen(session, leaf) => ReadOutcome::Seen(loops::seen(store, session, leaf)?),
-            Want::Turns(session, loop_id, range) => {
+            ContentRequest::Sessions => ReadOutcome::Sessions(sessions(store)?),
+            ContentRequest::Tree(session) => loops::tree(store, session)?,
+            ContentRequest::Seen(session, leaf) => {
+                ReadOutcome::Seen(loops::seen(store, session, leaf)?)
+            }
+            ContentRequest::Turns(session, loop_id, range) => {
                 ReadOutcome::Turns(turns::page(store, session, loop_id, range.clone())?)
             }
-            Want::Turn {
+            ContentRequest::Turn {
                 session,
                 leaf,
                 loop_id,
                 turn,
-            } => ReadOutcome::Turn(turns::both(store, session, leaf, loop_id, *turn)?),
-            Want::Runs(session) => ReadOutcome::Runs(runs(store, session)?),
-            Want::Diff(session, leaf) => ReadOutcome::Diff(differences(store, session, leaf)?),
-            Want::Search {
+            } => ReadOutcome::Turn(turns::turn_text(store, session, leaf, loop_id, *turn)?),
+            ContentRequest::Runs(session) => ReadOutcome::Runs(runs(store, session)?),
+            ContentRequest::Diff(session, leaf) => {
+                ReadOutcome::Diff(differences(store, session, leaf)?)
+            }
+            ContentRequest::Search {
                 session,
                 query,
                 offset,
             } => hits(store, session.as_ref(), query, *offset)?,
-            Want::Flip(flip) => self.flip(flip)?,
+            ContentRequest::Flip(flip) => self.flip(flip)?,
         })
     }
 
     fn flip(&mut self, flip: &FlipAction) -> Result<ReadOutcome, CliError> {
-        // One connection at a time: what one closes must not take the locks of the other.
+        // One connection at a time: closing one must not release the locks of the other.
         self.store = None;
         let store = (self.open)(true)?;
         let request = FlipRequest {

@@ -1,6 +1,6 @@
-//! Puts the screen together.
+//! Draws the screen.
 //!
-//! Every text goes through [`Pen::put`], which shows what could steer a terminal.
+//! Every text goes through [`Pen::put`], which escapes control characters.
 
 mod lists;
 mod session;
@@ -14,7 +14,7 @@ use ratatui::text::{Line, Span};
 use super::cursor::{Pane, Tone};
 use super::state::{Browser, Screen, TextEntry};
 
-/// Colours, or none.
+/// The colours of the screen, if any.
 #[derive(Clone, Copy, Debug)]
 pub struct Palette {
     colours: bool,
@@ -25,8 +25,7 @@ impl Palette {
         Self { colours }
     }
 
-    /// Returns how a tone looks. Yellow, white and black are in no palette: on some backgrounds
-    /// they cannot be read.
+    /// Returns the style of a tone. Yellow, white and black are never used: on some backgrounds they cannot be read.
     fn style(self, tone: Tone) -> Style {
         let plain = Style::new();
         match tone {
@@ -50,7 +49,7 @@ struct Pen<'a, 'b> {
 }
 
 impl<'b> Pen<'_, 'b> {
-    /// Returns a pen for columns of this part.
+    /// Returns a pen for some columns of this part.
     fn columns(&mut self, from: usize, width: usize) -> Pen<'_, 'b> {
         let x = (from as u16).min(self.area.width);
         let width = (width as u16).min(self.area.width - x);
@@ -70,7 +69,7 @@ impl<'b> Pen<'_, 'b> {
         usize::from(self.area.width)
     }
 
-    /// Writes pieces on a row, cut to the width; with `chosen` the whole row is turned round.
+    /// Writes pieces on a row, truncated to the width; with `chosen` the whole row is inverted.
     fn put(&mut self, row: usize, pieces: &[(&str, Tone)], chosen: bool) {
         if row >= usize::from(self.area.height) {
             return;
@@ -100,7 +99,7 @@ impl<'b> Pen<'_, 'b> {
         self.put(row, &[(line, tone)], false);
     }
 
-    /// Writes the lines of a pane that are in sight, from `row` on.
+    /// Writes the visible lines of a pane, from `row` on.
     fn pane(&mut self, row: usize, pane: &Pane) {
         let height = usize::from(self.area.height).saturating_sub(row);
         let shown = pane.lines.iter().skip(pane.top).take(height);
@@ -110,7 +109,7 @@ impl<'b> Pen<'_, 'b> {
     }
 }
 
-/// Draws what is shown.
+/// Draws the current screen.
 pub fn draw(frame: &mut Frame<'_>, browser: &Browser, palette: Palette) {
     let area = frame.area();
     let mut pen = Pen {
@@ -159,7 +158,7 @@ fn body(pen: &mut Pen<'_, '_>, browser: &Browser) {
     }
 }
 
-/// The row at the bottom: a question, what is typed, what happened, or keys.
+/// Draws the row at the bottom: a question, the typed text, a message, or keys.
 fn last_row(pen: &mut Pen<'_, '_>, browser: &Browser) {
     if let Some(flip) = &browser.asked {
         let word = if flip.redo { "Redo" } else { "Undo" };
@@ -185,7 +184,7 @@ fn last_row(pen: &mut Pen<'_, '_>, browser: &Browser) {
     }
 }
 
-/// The keys that matter most on a screen.
+/// Returns the most important keys of a screen.
 fn keys(browser: &Browser) -> &'static str {
     match browser.screen() {
         _ if browser.help => "press any key to continue",

@@ -61,8 +61,8 @@ pub fn run(app: &mut App, session: Option<&str>) -> Result<Done, CliError> {
         None => None,
     };
     let palette = Palette::new(output::takes_colours());
-    // Before the screen is taken: the guard gives it back on every way out, the hook that `try_init`
-    // sets before a panic is reported.
+    // Created before the screen is taken: it restores the terminal in every case, and the hook that `try_init` sets
+    // before a panic is reported.
     let _guard = Guard;
     signals::watch()?;
     let mut terminal = ratatui::try_init()?;
@@ -72,14 +72,14 @@ pub fn run(app: &mut App, session: Option<&str>) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Gives the terminal back.
+/// Restores the terminal on drop.
 struct Guard;
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // In a panic the hook has done it; once more would move the cursor over its report.
+        // In a panic the hook has done it; doing it again would move the cursor over the report.
         if !std::thread::panicking() {
-            // If that fails, nothing can be shown any more.
+            // If that fails, nothing can be shown.
             let _ = ratatui::try_restore();
         }
     }
@@ -114,11 +114,11 @@ fn browse(
     Ok(())
 }
 
-/// Reads what the screen lacks.
+/// Reads the missing content of the screen.
 fn fill(browser: &mut Browser, data: &mut Data<'_>) {
-    while let Some(want) = browser.wants() {
+    while let Some(want) = browser.next_request() {
         match data.read(&want) {
-            Ok(found) => browser.take(found),
+            Ok(found) => browser.apply(found),
             Err(CliError::Failed(error)) => browser.fail(with_causes(&*error)),
             Err(CliError::Usage(why)) => browser.fail(why),
             Err(CliError::Pipe) => browser.fail("the terminal is gone".into()),

@@ -1,10 +1,10 @@
-//! The lists: sessions, compactions, and what a search found.
+//! The lists: sessions, compactions, and search results.
 
 use loopstore::{LoopId, SessionId, Snippet};
 
 use super::cursor::Cursor;
 use super::session::InSession;
-use super::state::{FlipAction, KeyOutcome, KeyPress, ScreenSize, TextEntry, Want};
+use super::state::{ContentRequest, FlipAction, KeyOutcome, KeyPress, ScreenSize, TextEntry};
 
 /// A session in the list.
 #[derive(Clone, Debug)]
@@ -24,28 +24,28 @@ pub struct Sessions {
     /// `None` until read.
     pub rows: Option<Vec<SessionItem>>,
     pub filter: String,
-    /// The rows that the filter leaves.
+    /// The rows that match the filter.
     pub shown: Vec<usize>,
     pub cursor: Cursor,
 }
 
 impl Sessions {
-    /// Rows for the list, below its heading.
+    /// Returns the number of rows for the list, below its heading.
     pub fn height(room: ScreenSize) -> usize {
         room.height.saturating_sub(1)
     }
 
     pub fn arrange(&mut self, room: ScreenSize) {
-        self.cursor.settle(self.shown.len(), Self::height(room));
+        self.cursor.clamp(self.shown.len(), Self::height(room));
     }
 
-    pub fn take(&mut self, rows: Vec<SessionItem>) {
+    pub fn set_rows(&mut self, rows: Vec<SessionItem>) {
         self.rows = Some(rows);
         let text = self.filter.clone();
         self.filter(&text);
     }
 
-    /// Leaves the sessions whose id, title and project have all of these words.
+    /// Keeps the sessions whose id, title and project contain all of these words.
     pub fn filter(&mut self, text: &str) {
         self.filter = text.to_owned();
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
@@ -60,7 +60,7 @@ impl Sessions {
             .collect();
     }
 
-    /// The session that is chosen.
+    /// Returns the selected session.
     pub fn chosen(&self) -> Option<&SessionItem> {
         let at = self.shown.get(self.cursor.at)?;
         self.rows.as_ref()?.get(*at)
@@ -87,11 +87,11 @@ impl Sessions {
 #[derive(Clone, Debug)]
 pub struct Run {
     pub id: String,
-    /// The loop that it was made on.
+    /// The loop from which it was made.
     pub loop_id: Option<LoopId>,
     pub started: String,
     pub strategy: String,
-    /// `active`, `undone`, or how it ended.
+    /// `active`, `undone`, or the outcome.
     pub state: String,
     pub before: Option<i64>,
     pub after: Option<i64>,
@@ -117,7 +117,7 @@ impl Runs {
         }
     }
 
-    /// Rows for the list and, below a line, for the details of the chosen one.
+    /// Returns the number of rows for the list and, below a line, for the details of the selected run.
     pub fn heights(room: ScreenSize) -> (usize, usize) {
         let all = room.height.saturating_sub(1);
         match all {
@@ -132,10 +132,10 @@ impl Runs {
 
     pub fn arrange(&mut self, room: ScreenSize) {
         let count = self.count();
-        self.cursor.settle(count, Self::heights(room).0);
+        self.cursor.clamp(count, Self::heights(room).0);
     }
 
-    /// The run that is chosen.
+    /// Returns the selected run.
     pub fn chosen(&self) -> Option<&Run> {
         self.rows.as_ref()?.get(self.cursor.at)
     }
@@ -165,7 +165,7 @@ impl Runs {
     }
 }
 
-/// A message that a search found.
+/// A hit of a search.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub session: SessionId,
@@ -178,7 +178,7 @@ pub struct Hit {
     pub snippet: Snippet,
 }
 
-/// The hits of a search, the best first.
+/// The hits of a search, in the order of the ranking.
 #[derive(Debug)]
 pub struct Hits {
     pub session: Option<SessionId>,
@@ -200,29 +200,29 @@ impl Hits {
         }
     }
 
-    /// Hits that are seen at once, two rows each.
+    /// Returns the number of visible hits, which take two rows each.
     pub fn height(room: ScreenSize) -> usize {
         (room.height.saturating_sub(1) / 2).max(1)
     }
 
     pub fn arrange(&mut self, room: ScreenSize) {
-        self.cursor.settle(self.rows.len(), Self::height(room));
+        self.cursor.clamp(self.rows.len(), Self::height(room));
     }
 
-    /// More hits are read when the last is reached.
-    pub fn wants(&self) -> Option<Want> {
+    /// Returns a request for more hits if the last one is selected.
+    pub fn next_request(&self) -> Option<ContentRequest> {
         let offset = self
             .next
             .filter(|_| self.cursor.at + 1 >= self.rows.len())?;
-        Some(Want::Search {
+        Some(ContentRequest::Search {
             session: self.session.clone(),
             query: self.query.clone(),
             offset,
         })
     }
 
-    pub fn take(&mut self, hits: Vec<Hit>, next: Option<usize>) {
-        // A page without hits would be asked for for ever.
+    pub fn add_page(&mut self, hits: Vec<Hit>, next: Option<usize>) {
+        // Otherwise a page without hits would be requested forever.
         self.next = next.filter(|_| !hits.is_empty());
         self.rows.extend(hits);
     }

@@ -1,9 +1,9 @@
-//! Reads the tree of loops, and what a context shows of it.
+//! Reads the tree of loops, and the state of its turns in a context.
 
 use std::collections::{HashMap, HashSet};
 
 use loopstore::context::TurnState;
-use loopstore::extend::active_blocks::{View, chain};
+use loopstore::extend::active_blocks::{ChainView, chain};
 use loopstore::extend::{
     self as store, BlockCore, BlockKind, Disposition, LoopKey, LoopRow, SessionRow, StoreError,
     StoreRead, StoreResult, prompt,
@@ -15,19 +15,19 @@ use super::cursor::Tone;
 use super::session::{LeafContext, LoopItem, LoopSeen, Node, TreeRow};
 use super::state::ReadOutcome;
 
-/// Returns the session's row.
+/// Returns the row of the session.
 pub fn owner(read: &dyn StoreRead, session: &SessionId) -> StoreResult<SessionRow> {
     let found = read.session(session)?;
     found.ok_or_else(|| StoreError::NoSession(session.to_string()))
 }
 
-/// Returns a loop's row.
+/// Returns the row of the loop.
 pub fn loop_of(read: &dyn StoreRead, session: &SessionRow, id: &LoopId) -> StoreResult<LoopRow> {
     let found = read.loop_by_id(session.key, id)?;
     found.ok_or_else(|| StoreError::NoLoop(id.to_string()))
 }
 
-/// The colour of a state.
+/// Returns the tone of a state.
 pub fn tone(state: TurnState) -> Tone {
     use Disposition as D;
     match state {
@@ -79,7 +79,7 @@ impl<'a> LoopTree<'a> {
         let by_key: HashMap<LoopKey, &LoopRow> = loops.iter().map(|row| (row.key, row)).collect();
         let mut children: HashMap<Option<LoopKey>, Vec<&LoopRow>> = HashMap::new();
         for row in loops {
-            // A parent has a smaller key; anything else is damage and only a name.
+            // A parent has a smaller key; any other parent is damage and only named.
             let parent = row.parent.filter(|key| *key < row.key);
             let parent = parent.filter(|key| by_key.contains_key(key));
             children.entry(parent).or_default().push(row);
@@ -98,8 +98,8 @@ impl<'a> LoopTree<'a> {
         }
     }
 
-    /// Returns the rows, and which is that of the current loop. Loops that go on from each other
-    /// stand on one level, other ways on below the loop that they leave.
+    /// Returns the rows, and the index of the current loop's row. Loops that continue each other are on one level,
+    /// other branches below the loop that they leave.
     fn rows(&self) -> (Vec<TreeRow>, usize) {
         let (mut rows, mut current) = (Vec::with_capacity(self.loops.len()), 0);
         let roots = self.children.get(&None).into_iter().flatten();
@@ -121,8 +121,8 @@ impl<'a> LoopTree<'a> {
         (rows, current)
     }
 
-    /// Returns the loop that goes on from this one: on the way to the current loop, else the first
-    /// that begins after its last turn.
+    /// Returns the loop that continues this one: the one on the chain of the current loop, else the first that begins
+    /// after its last turn.
     fn main_child(&self, row: &LoopRow) -> Option<&'a LoopRow> {
         let children = self.children.get(&Some(row.key))?;
         let current = children
@@ -145,7 +145,7 @@ impl<'a> LoopTree<'a> {
     }
 }
 
-/// Returns the kind of a loop's continuation, unless it is the usual one.
+/// Returns the kind of a loop's continuation, unless it is the default kind.
 fn origin(row: &LoopRow) -> String {
     let (word, tag) = match serde_json::from_str(&row.kind).unwrap_or_default() {
         ContinuationKind::Initial | ContinuationKind::Default => return String::new(),
@@ -161,7 +161,7 @@ fn origin(row: &LoopRow) -> String {
     }
 }
 
-/// Reads what the context of `leaf` shows of each turn of its chain.
+/// Reads the state of each turn of `leaf`'s chain in its context.
 pub fn seen(store: &dyn Database, session: &SessionId, leaf: &LoopId) -> StoreResult<LeafContext> {
     let request = DiffRequest {
         from: Some(DiffSide::Raw),
@@ -189,11 +189,11 @@ pub fn seen(store: &dyn Database, session: &SessionId, leaf: &LoopId) -> StoreRe
 
 /// Returns the loops of a chain with their active blocks.
 fn loops_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<HashMap<LoopId, LoopSeen>> {
-    let raw = View {
+    let raw = ChainView {
         raw: true,
-        ..View::default()
+        ..ChainView::default()
     };
-    let blocks: HashMap<LoopKey, String> = chain(read, leaf, View::default())?
+    let blocks: HashMap<LoopKey, String> = chain(read, leaf, ChainView::default())?
         .into_iter()
         .filter_map(|link| Some((link.row.key, name(link.block.as_ref()?))))
         .collect();

@@ -1,20 +1,20 @@
-//! A turn verbatim, beside its form in the context.
+//! A turn as recorded, next to its form in the context.
 
 use loopstore::context::TurnState;
 use loopstore::{LoopId, SessionId};
 
 use super::cursor::Pane;
 use super::session::LoopItem;
-use super::state::{KeyOutcome, KeyPress, ScreenSize, Want};
+use super::state::{ContentRequest, KeyOutcome, KeyPress, ScreenSize};
 
 /// A turn in both forms.
 #[derive(Clone, Debug)]
-pub struct Both {
+pub struct TurnText {
     /// The state of the turn in the context; `None` if the context does not contain the turn.
     pub state: Option<TurnState>,
     /// The block that covers the turn.
     pub about: String,
-    /// The text that the context shows, if it is not the turn as recorded.
+    /// The text in the context, if it differs from the recorded turn.
     pub shown: Option<Pane>,
     pub originals: Pane,
 }
@@ -23,15 +23,15 @@ pub struct Both {
 #[derive(Debug)]
 pub struct TextReader {
     pub session: SessionId,
-    /// The loop whose context is looked at.
+    /// The loop whose context is shown.
     pub leaf: LoopId,
     pub loop_id: LoopId,
     pub turn: u32,
-    /// Turns of the loop.
+    /// The number of turns of the loop.
     pub turns: u32,
     /// `None` until read.
-    pub both: Option<Both>,
-    /// True if the keys move the originals.
+    pub turn_text: Option<TurnText>,
+    /// True if the keys scroll the originals.
     pub in_originals: bool,
 }
 
@@ -43,12 +43,12 @@ impl TextReader {
             loop_id: line.id.clone(),
             turn,
             turns: line.turns,
-            both: None,
+            turn_text: None,
             in_originals: false,
         }
     }
 
-    /// Columns of one pane, and rows below two headings.
+    /// Returns the columns of one pane, and its rows below two headings.
     pub fn pane(room: ScreenSize, has_two: bool) -> (usize, usize) {
         let width = match room.is_wide() && has_two {
             true => (room.width - 3) / 2,
@@ -58,16 +58,19 @@ impl TextReader {
     }
 
     pub fn arrange(&mut self, room: ScreenSize) {
-        let Some(both) = &mut self.both else { return };
-        let (width, height) = Self::pane(room, both.shown.is_some());
-        both.originals.fit(width, height);
-        both.shown
+        let Some(turn_text) = &mut self.turn_text else {
+            return;
+        };
+        let (width, height) = Self::pane(room, turn_text.shown.is_some());
+        turn_text.originals.fit(width, height);
+        turn_text
+            .shown
             .iter_mut()
             .for_each(|pane| pane.fit(width, height));
     }
 
-    pub fn wants(&self) -> Option<Want> {
-        self.both.is_none().then(|| Want::Turn {
+    pub fn next_request(&self) -> Option<ContentRequest> {
+        self.turn_text.is_none().then(|| ContentRequest::Turn {
             session: self.session.clone(),
             leaf: self.leaf.clone(),
             loop_id: self.loop_id.clone(),
@@ -81,13 +84,13 @@ impl TextReader {
             KeyPress::Left | KeyPress::Char('h' | 'p') => self.go(self.turn.checked_sub(1)),
             KeyPress::Right | KeyPress::Char('l' | 'n') => self.go(self.turn.checked_add(1)),
             _ => {
-                let Some(both) = &mut self.both else {
+                let Some(turn_text) = &mut self.turn_text else {
                     return KeyOutcome::Unknown;
                 };
-                let (_, height) = Self::pane(room, both.shown.is_some());
-                let pane = match &mut both.shown {
+                let (_, height) = Self::pane(room, turn_text.shown.is_some());
+                let pane = match &mut turn_text.shown {
                     Some(shown) if !self.in_originals => shown,
-                    _ => &mut both.originals,
+                    _ => &mut turn_text.originals,
                 };
                 if !pane.press(key, height) {
                     return KeyOutcome::Unknown;
@@ -99,7 +102,7 @@ impl TextReader {
 
     fn go(&mut self, turn: Option<u32>) {
         if let Some(turn) = turn.filter(|turn| *turn < self.turns) {
-            (self.turn, self.both) = (turn, None);
+            (self.turn, self.turn_text) = (turn, None);
         }
     }
 }

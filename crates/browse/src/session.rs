@@ -1,4 +1,4 @@
-//! A session: its tree of loops, and the turns of the one that is chosen.
+//! A session: its tree of loops, and the turns of the selected loop.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,9 +9,9 @@ use loopstore::{LoopId, SessionId};
 use super::cursor::Cursor;
 use super::lists::Runs;
 use super::reader::TextReader;
-use super::state::{FlipAction, KeyOutcome, KeyPress, Screen, ScreenSize, Want};
+use super::state::{ContentRequest, FlipAction, KeyOutcome, KeyPress, Screen, ScreenSize};
 
-/// The least number of turns that are read at once.
+/// The minimum number of turns that are read at once.
 const PAGE: u32 = 100;
 
 /// A row of the tree.
@@ -37,14 +37,14 @@ pub enum Node {
 #[derive(Clone, Debug)]
 pub struct LoopItem {
     pub id: LoopId,
-    /// Its kind and where it begins, if that is not the end of the loop above.
+    /// The kind of the loop and the point where it begins, unless that is the end of the loop above.
     pub origin: String,
     pub status: String,
     pub turns: u32,
     pub tokens: u64,
-    /// True if it is on the way to the current loop.
+    /// True if the loop is on the chain of the current loop.
     pub on_chain: bool,
-    /// Its first prompt.
+    /// The first prompt of the loop.
     pub prompt: String,
 }
 
@@ -52,7 +52,7 @@ pub struct LoopItem {
 #[derive(Clone, Debug)]
 pub struct LeafContext {
     pub leaf: LoopId,
-    /// Tokens of the originals, and of the context.
+    /// The tokens of the originals and of the context.
     pub tokens: Option<[u64; 2]>,
     pub loops: HashMap<LoopId, LoopSeen>,
 }
@@ -60,16 +60,16 @@ pub struct LeafContext {
 /// The turns of a loop in a context.
 #[derive(Clone, Debug, Default)]
 pub struct LoopSeen {
-    /// Turns up to the cut.
+    /// The number of turns up to the cut.
     pub turns: u32,
     /// The active block: `block 3`, `rollup 2`.
     pub block: Option<String>,
-    /// Turns that are not raw, first and last; `None`: the context leaves them out.
+    /// The changed turns, first and last with their state; `None` if the context leaves them out.
     pub changes: Vec<(u32, u32, Option<TurnState>)>,
 }
 
 impl LeafContext {
-    /// Returns what became of a turn; `None`: the context does not have it.
+    /// Returns the state of a turn; `None` if the context does not contain it.
     pub fn state(&self, loop_id: &LoopId, turn: u32) -> Option<TurnState> {
         let seen = self.loops.get(loop_id)?;
         let at = seen.changes.partition_point(|change| change.1 < turn);
@@ -93,7 +93,7 @@ pub struct TurnPage {
 pub struct TurnItem {
     pub turn: u32,
     pub tokens: u64,
-    /// Its first words.
+    /// The first words of the turn.
     pub text: String,
 }
 
@@ -112,7 +112,7 @@ pub struct InSession {
     /// `None` until read.
     pub tree: Option<Vec<TreeRow>>,
     current: Option<LoopId>,
-    /// The row to select when the tree was read.
+    /// The row to select once the tree is read.
     goal: Option<(LoopId, u32)>,
     pub focus: Focus,
     pub in_tree: Cursor,
@@ -140,17 +140,17 @@ impl InSession {
         }
     }
 
-    /// The screen of a session.
+    /// Returns the screen of a session.
     pub fn screen(session: SessionId, goal: Option<(LoopId, u32)>) -> Screen {
         Screen::Session(Box::new(Self::new(session, goal)))
     }
 
-    /// Rows for both lists, below two headings.
+    /// Returns the number of rows for both lists, below two headings.
     pub fn height(room: ScreenSize) -> usize {
         room.height.saturating_sub(2)
     }
 
-    /// The loop that is chosen.
+    /// Returns the selected loop.
     pub fn chosen(&self) -> Option<&LoopItem> {
         match &self.tree.as_ref()?.get(self.in_tree.at)?.what {
             Node::Loop(line) => Some(line),
@@ -158,7 +158,7 @@ impl InSession {
         }
     }
 
-    /// The loop whose context is looked at: the current one, if what is chosen leads to it.
+    /// Returns the loop whose context is shown: the current one if its chain contains the selected loop.
     pub fn leaf(&self) -> Option<&LoopId> {
         match self.chosen() {
             Some(line) if !line.on_chain => Some(&line.id),
@@ -173,11 +173,11 @@ impl InSession {
     pub fn arrange(&mut self, room: ScreenSize) {
         let (height, turns) = (Self::height(room), self.turns());
         let rows = self.tree.as_ref().map_or(0, Vec::len);
-        self.in_tree.settle(rows, height);
-        self.in_turns.settle(turns, height);
+        self.in_tree.clamp(rows, height);
+        self.in_turns.clamp(turns, height);
     }
 
-    /// Takes the tree, and goes where one was before, to the goal, or to the current loop.
+    /// Sets the tree, and selects the previous row, the goal, or the current loop.
     pub fn take_tree(
         &mut self,
         title: String,
@@ -206,7 +206,7 @@ impl InSession {
         }
     }
 
-    /// Everything is read again; where one is stays.
+    /// Requests everything again, and keeps the selection.
     pub fn renew(&mut self) {
         if let Some(line) = self.chosen() {
             self.goal = Some((line.id.clone(), self.in_turns.at as u32));
@@ -214,21 +214,25 @@ impl InSession {
         (self.tree, self.seen, self.page) = (None, None, None);
     }
 
-    pub fn wants(&self, room: ScreenSize) -> Option<Want> {
+    pub fn next_request(&self, room: ScreenSize) -> Option<ContentRequest> {
         if self.tree.is_none() {
-            return Some(Want::Tree(self.session.clone()));
+            return Some(ContentRequest::Tree(self.session.clone()));
         }
         if let Some(leaf) = self.leaf()
             && self.seen.as_ref().is_none_or(|seen| seen.leaf != *leaf)
         {
-            return Some(Want::Seen(self.session.clone(), leaf.clone()));
+            return Some(ContentRequest::Seen(self.session.clone(), leaf.clone()));
         }
         let line = self.chosen()?;
         let wanted = self.wanted_turns(line.turns, room)?;
-        Some(Want::Turns(self.session.clone(), line.id.clone(), wanted))
+        Some(ContentRequest::Turns(
+            self.session.clone(),
+            line.id.clone(),
+            wanted,
+        ))
     }
 
-    /// The turns that are in sight, if the page does not hold them all.
+    /// Returns the visible turns, if the page does not contain them all.
     fn wanted_turns(&self, turns: u32, room: ScreenSize) -> Option<Range<u32>> {
         let first = self.in_turns.top as u32;
         let last = first.saturating_add(Self::height(room) as u32).min(turns);
@@ -239,17 +243,17 @@ impl InSession {
         (!is_there && first < last).then_some(first.saturating_sub(PAGE / 2)..end)
     }
 
-    /// Takes what could not be read as empty; returns whether there is still something to see.
+    /// Treats content that could not be read as empty. Returns true if there is still something to show.
     pub fn fail(&mut self, room: ScreenSize) -> bool {
-        match self.wants(room) {
-            Some(Want::Seen(_, leaf)) => {
+        match self.next_request(room) {
+            Some(ContentRequest::Seen(_, leaf)) => {
                 self.seen = Some(LeafContext {
                     leaf,
                     tokens: None,
                     loops: HashMap::new(),
                 });
             }
-            Some(Want::Turns(_, loop_id, range)) => {
+            Some(ContentRequest::Turns(_, loop_id, range)) => {
                 self.page = Some(TurnPage {
                     loop_id,
                     range,

@@ -1,4 +1,4 @@
-//! Signals that end the program: the terminal is given back first.
+//! Signals that end the program: the terminal is restored first.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,21 +10,21 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-/// Held by whoever draws.
+/// Locked while the screen is drawn.
 static SCREEN: Mutex<()> = Mutex::new(());
 
-/// Keeps signals from ending the program in the middle of what is drawn.
+/// Locks the screen, so that no signal ends the program while it is drawn.
 pub fn screen() -> MutexGuard<'static, ()> {
     SCREEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the program at a signal as it would end without this, but leaves the terminal as it was. On a
-/// thread of its own, as the other one may be at a long query.
+/// Ends the program at a signal as by default, but restores the terminal first. This runs on a separate thread, since
+/// the main one may be in a long query.
 pub fn watch() -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let end = move || {
         if let Some(signal) = signals.forever().next() {
-            // Not let go: nothing is drawn any more.
+            // Never released, so that nothing is drawn any more.
             let _screen = screen();
             let _ = ratatui::try_restore();
             let _ = execute!(io::stdout(), Show);

@@ -1,16 +1,16 @@
-//! The state of the browser: what is shown and what is chosen.
+//! The state of the browser: the screens and the selections.
 //!
-//! Pure: keys and what was read go in, what must be read next comes out ([`Browser::wants`]). The
-//! screens lie on each other; the uppermost is shown.
+//! The state is pure: keys and content go in, and the next request comes out ([`Browser::wants`]). The screens are a
+//! stack; the topmost one is shown.
 
 use loopstore::{LoopId, SessionId};
 
 use super::cursor::Pane;
 use super::lists::{Hit, Hits, Run, Runs, SessionItem, Sessions};
-use super::reader::{Both, TextReader};
+use super::reader::{TextReader, TurnText};
 use super::session::{InSession, LeafContext, TreeRow, TurnPage};
 
-/// A key, whatever the terminal calls it.
+/// A key, independent of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyPress {
     Up,
@@ -28,14 +28,14 @@ pub enum KeyPress {
     Erase,
     /// Ctrl-C.
     Stop,
-    /// Everything is read again.
+    /// Reads everything again.
     Again,
     Char(char),
 }
 
-/// A request for what a screen still lacks.
+/// A request for the missing content of a screen.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Want {
+pub enum ContentRequest {
     /// The list of sessions.
     Sessions,
     /// The loops of a session.
@@ -44,7 +44,7 @@ pub enum Want {
     Seen(SessionId, LoopId),
     /// Some turns of a loop.
     Turns(SessionId, LoopId, std::ops::Range<u32>),
-    /// A turn verbatim, and its form in the context of `leaf`.
+    /// A turn as recorded, and its form in the context of `leaf`.
     Turn {
         session: SessionId,
         leaf: LoopId,
@@ -55,7 +55,7 @@ pub enum Want {
     Runs(SessionId),
     /// The difference between the context of a leaf and the originals.
     Diff(SessionId, LoopId),
-    /// Messages with these words.
+    /// A search for messages.
     Search {
         session: Option<SessionId>,
         query: String,
@@ -73,12 +73,12 @@ pub enum ReadOutcome {
     Tree(String, Vec<TreeRow>, usize),
     Seen(LeafContext),
     Turns(TurnPage),
-    Turn(Both),
+    Turn(TurnText),
     Runs(Vec<Run>),
     Diff(Pane),
-    /// Hits, and where to continue.
+    /// Hits, and the offset of the next page.
     Hits(Vec<Hit>, Option<usize>),
-    /// The line about an undo or redo.
+    /// A line on an undo or redo.
     Flipped(String),
 }
 
@@ -86,9 +86,9 @@ pub enum ReadOutcome {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlipAction {
     pub session: SessionId,
-    /// The loop from which it is seen.
+    /// The leaf from which it is made.
     pub leaf: LoopId,
-    /// The run; `None`: the last one that can be flipped.
+    /// The run; `None` for the last one that can be flipped.
     pub run: Option<String>,
     pub redo: bool,
 }
@@ -111,15 +111,15 @@ pub enum Screen {
 /// The effect of a key.
 #[derive(Debug)]
 pub enum KeyOutcome {
-    /// Nothing else.
+    /// No other effect.
     Stay,
-    /// The key means nothing here.
+    /// The key has no meaning here.
     Unknown,
-    /// Another screen.
+    /// Opens another screen.
     Open(Screen),
-    /// A line is typed.
+    /// Starts the input of a line.
     Type(TextEntry),
-    /// An undo or redo is asked for.
+    /// Asks for the confirmation of an undo or redo.
     Ask(FlipAction),
 }
 
@@ -140,7 +140,7 @@ impl TextEntry {
     }
 }
 
-/// Columns and rows that there are for a screen.
+/// The columns and rows of a screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScreenSize {
     pub width: usize,
@@ -154,10 +154,10 @@ impl ScreenSize {
     }
 }
 
-/// Everything that is shown and chosen.
+/// The whole state of the browser.
 #[derive(Debug)]
 pub struct Browser {
-    /// The database, as it was named.
+    /// The name of the database.
     pub database: String,
     pub room: ScreenSize,
     /// Never empty.
@@ -172,7 +172,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Begins with the list of sessions, or in one of them.
+    /// Returns a browser that shows the list of sessions, or one session.
     pub fn new(database: String, session: Option<SessionId>, size: (u16, u16)) -> Self {
         let mut screens = vec![Screen::Sessions(Sessions::default())];
         screens.extend(session.map(|id| Screen::Session(Box::new(InSession::new(id, None)))));
@@ -191,19 +191,19 @@ impl Browser {
         browser
     }
 
-    /// The screen that is shown.
+    /// Returns the current screen.
     pub fn screen(&self) -> Option<&Screen> {
         self.screens.last()
     }
 
-    /// The screens from the first to the one that is shown.
+    /// Returns the screens from the first to the current one.
     pub fn path(&self) -> impl Iterator<Item = &Screen> {
         self.screens.iter()
     }
 
-    /// The terminal has another size.
+    /// Handles a new size of the terminal.
     pub fn resize(&mut self, (width, height): (u16, u16)) {
-        // The first and the last row are not the screen's.
+        // The first and the last row do not belong to the screen.
         self.room = ScreenSize {
             width: usize::from(width),
             height: usize::from(height.saturating_sub(2)),
@@ -227,7 +227,7 @@ impl Browser {
         }
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub fn press(&mut self, key: KeyPress) {
         self.note = None;
         if key == KeyPress::Stop {
@@ -244,7 +244,7 @@ impl Browser {
         self.arrange();
     }
 
-    /// Only a `y` is a yes.
+    /// Handles the answer to a question; only `y` means yes.
     fn answer(&mut self, key: KeyPress) {
         let asked = self.asked.take();
         if matches!(key, KeyPress::Char('y' | 'Y')) {
@@ -275,7 +275,7 @@ impl Browser {
         self.entry = Some(entry);
     }
 
-    /// A filter is at work while it is typed.
+    /// Applies a filter while it is typed.
     fn filter(&mut self, entry: &TextEntry) {
         if let (TextEntry::Filter(text), Some(Screen::Sessions(screen))) =
             (entry, self.screens.last_mut())
@@ -317,7 +317,7 @@ impl Browser {
         }
     }
 
-    /// Keys that mean the same on every screen.
+    /// Handles keys that mean the same on every screen.
     fn elsewhere(&mut self, key: KeyPress) {
         match key {
             KeyPress::Char('?') => self.help = true,
@@ -334,7 +334,7 @@ impl Browser {
         }
     }
 
-    /// The session that is shown, if it is one.
+    /// Returns the session of the current screen, if it has one.
     fn session(&self) -> Option<SessionId> {
         match self.screens.last()? {
             Screen::Sessions(_) => None,
@@ -346,17 +346,17 @@ impl Browser {
         }
     }
 
-    /// Returns what must be read next, if anything.
-    pub fn wants(&self) -> Option<Want> {
+    /// Returns the next request, if any.
+    pub fn next_request(&self) -> Option<ContentRequest> {
         if let Some(flip) = &self.confirmed {
-            return Some(Want::Flip(flip.clone()));
+            return Some(ContentRequest::Flip(flip.clone()));
         }
         match self.screens.last()? {
-            Screen::Sessions(screen) => screen.rows.is_none().then_some(Want::Sessions),
-            Screen::Session(screen) => screen.wants(self.room),
-            Screen::Reader(screen) => screen.wants(),
+            Screen::Sessions(screen) => screen.rows.is_none().then_some(ContentRequest::Sessions),
+            Screen::Session(screen) => screen.next_request(self.room),
+            Screen::Reader(screen) => screen.next_request(),
             Screen::Runs(screen) => {
-                let want = Want::Runs(screen.session.clone());
+                let want = ContentRequest::Runs(screen.session.clone());
                 screen.rows.is_none().then_some(want)
             }
             Screen::Diff {
@@ -364,31 +364,35 @@ impl Browser {
                 leaf,
                 pane,
             } => {
-                let want = Want::Diff(session.clone(), leaf.clone());
+                let want = ContentRequest::Diff(session.clone(), leaf.clone());
                 pane.is_none().then_some(want)
             }
-            Screen::Hits(screen) => screen.wants(),
+            Screen::Hits(screen) => screen.next_request(),
         }
     }
 
-    /// Takes what was wanted.
-    pub fn take(&mut self, found: ReadOutcome) {
+    /// Handles the answer to a request.
+    pub fn apply(&mut self, found: ReadOutcome) {
         match (self.screens.last_mut(), found) {
             (_, ReadOutcome::Flipped(summary)) => {
                 self.confirmed = None;
                 self.renew();
                 self.note = Some(summary);
             }
-            (Some(Screen::Sessions(screen)), ReadOutcome::Sessions(rows)) => screen.take(rows),
+            (Some(Screen::Sessions(screen)), ReadOutcome::Sessions(rows)) => screen.set_rows(rows),
             (Some(Screen::Session(screen)), ReadOutcome::Tree(title, rows, current)) => {
                 screen.take_tree(title, rows, current, self.room);
             }
             (Some(Screen::Session(screen)), ReadOutcome::Seen(seen)) => screen.seen = Some(seen),
             (Some(Screen::Session(screen)), ReadOutcome::Turns(page)) => screen.page = Some(page),
-            (Some(Screen::Reader(screen)), ReadOutcome::Turn(both)) => screen.both = Some(both),
+            (Some(Screen::Reader(screen)), ReadOutcome::Turn(turn_text)) => {
+                screen.turn_text = Some(turn_text)
+            }
             (Some(Screen::Runs(screen)), ReadOutcome::Runs(rows)) => screen.rows = Some(rows),
             (Some(Screen::Diff { pane, .. }), ReadOutcome::Diff(read)) => *pane = Some(read),
-            (Some(Screen::Hits(screen)), ReadOutcome::Hits(hits, next)) => screen.take(hits, next),
+            (Some(Screen::Hits(screen)), ReadOutcome::Hits(hits, next)) => {
+                screen.add_page(hits, next)
+            }
             _ => {}
         }
         self.arrange();
@@ -402,7 +406,7 @@ impl Browser {
         }
         let stays = match self.screens.last_mut() {
             Some(Screen::Sessions(screen)) => {
-                screen.take(Vec::new());
+                screen.set_rows(Vec::new());
                 true
             }
             Some(Screen::Session(screen)) => screen.fail(self.room),
@@ -414,13 +418,13 @@ impl Browser {
         self.arrange();
     }
 
-    /// Everything is read again.
+    /// Requests everything again.
     fn renew(&mut self) {
         for screen in &mut self.screens {
             match screen {
                 Screen::Sessions(screen) => screen.rows = None,
                 Screen::Session(screen) => screen.renew(),
-                Screen::Reader(screen) => screen.both = None,
+                Screen::Reader(screen) => screen.turn_text = None,
                 Screen::Runs(screen) => screen.rows = None,
                 Screen::Diff { pane, .. } => *pane = None,
                 Screen::Hits(_) => {}

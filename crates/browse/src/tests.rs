@@ -1,4 +1,4 @@
-//! The screens as they are drawn, and the keys that lead through them.
+//! The screens as they are drawn, and navigation by keys.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ use super::fill;
 use super::state::{Browser, KeyPress, Screen};
 
 /// A browser over a database on disk.
-struct Stage {
+struct OpenedBrowser {
     folder: tempfile::TempDir,
     size: (u16, u16),
     begin: Option<SessionId>,
 }
 
-impl Stage {
+impl OpenedBrowser {
     fn new(size: (u16, u16)) -> Self {
         let stage = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -34,7 +34,7 @@ impl Stage {
         stage
     }
 
-    /// The session of the demonstration, compacted.
+    /// Returns the session of the demonstration, compacted.
     fn demo(size: (u16, u16)) -> Self {
         let mut stage = Self::new(size);
         let store = stage.store();
@@ -50,7 +50,7 @@ impl Stage {
         open(self.folder.path(), true).unwrap()
     }
 
-    /// Opens the browser and presses keys: what stands between `<` and `>` is the name of one.
+    /// Opens the browser and presses keys; `<` and `>` enclose the name of a key.
     fn press(&self, keys: &str) -> Browser {
         let open = |writes| boxed(self.folder.path(), writes);
         let mut data = Data::new(&open).unwrap();
@@ -67,7 +67,7 @@ impl Stage {
         lines(&drawn(&self.press(keys), self.size, false))
     }
 
-    /// True if each run is active.
+    /// Returns the live state of each run.
     fn live(&self) -> Vec<Option<i64>> {
         let runs = self.store().run_rows(None).unwrap();
         runs.iter().map(|run| run.number("is_live")).collect()
@@ -120,7 +120,7 @@ fn drawn(browser: &Browser, (width, height): (u16, u16), colours: bool) -> Buffe
     terminal.backend().buffer().clone()
 }
 
-/// The screen as text; the id of a run, which no two tests share, is left out.
+/// Returns the screen as text, without run ids, which differ in each test.
 fn lines(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width.max(1));
     let rows = buffer.content.chunks(width).map(|row| {
@@ -133,7 +133,7 @@ fn lines(buffer: &Buffer) -> String {
     rows.collect::<Vec<_>>().join("\n")
 }
 
-/// Records a session of one loop, a turn for each text.
+/// Records a session of one loop, with a turn for each text.
 fn record(store: &SqliteStore, id: &str, title: &str, texts: &[&str]) {
     let session = Session::new(SessionId::new(id).unwrap(), "agent");
     write(store, |write| {
@@ -153,7 +153,7 @@ fn record(store: &SqliteStore, id: &str, title: &str, texts: &[&str]) {
 
 #[test]
 fn an_empty_database_says_what_to_do() {
-    let stage = Stage::new((60, 6));
+    let stage = OpenedBrowser::new((60, 6));
     insta::assert_snapshot!(stage.shown("<enter>jhdur"), @r"
     agent.db
     SESSION         TITLE            LOOPS     TURNS      TOKENS
@@ -166,7 +166,7 @@ fn an_empty_database_says_what_to_do() {
 
 #[test]
 fn a_session_in_40_columns() {
-    let stage = Stage::demo((40, 12));
+    let stage = OpenedBrowser::demo((40, 12));
     insta::assert_snapshot!(stage.shown(""), @"
     agent.db › demo
     context of loop-4: 7,844 of 62,060 toke…
@@ -199,7 +199,7 @@ fn a_session_in_40_columns() {
 
 #[test]
 fn a_session_in_80_columns() {
-    let stage = Stage::demo((80, 12));
+    let stage = OpenedBrowser::demo((80, 12));
     insta::assert_snapshot!(stage.shown("<tab>"), @"
     agent.db › demo
     context of loop-4: 7,844 of 62,060 tokens  Yen orders and the nightly export
@@ -218,7 +218,7 @@ fn a_session_in_80_columns() {
 
 #[test]
 fn a_summary_stands_beside_the_originals() {
-    let stage = Stage::demo((120, 14));
+    let stage = OpenedBrowser::demo((120, 14));
     insta::assert_snapshot!(stage.shown("<enter>jjj<enter>"), @r#"
     agent.db › demo › loop-4 turn 3
     turn 3 of loop-4: summarised by block 1 on loop-4, a summary of turns 2-3, run …
@@ -235,7 +235,7 @@ fn a_summary_stands_beside_the_originals() {
                                                                  test row::batch ... ok
     ? keys  q back  ←→ other turn  Tab other side
     "#);
-    let narrow = Stage::demo((40, 10));
+    let narrow = OpenedBrowser::demo((40, 10));
     insta::assert_snapshot!(narrow.shown("<enter>jjj<enter><tab>"), @r#"
     agent.db › demo › loop-4 turn 3
     turn 3 of loop-4: summarised by block 1…
@@ -252,7 +252,7 @@ fn a_summary_stands_beside_the_originals() {
 
 #[test]
 fn a_cut_output_stands_beside_the_whole_one() {
-    let stage = Stage::demo((80, 12));
+    let stage = OpenedBrowser::demo((80, 12));
     let shown = stage.shown("<enter>jjjj<enter><end>");
     assert!(shown.contains("shortened by block"), "{shown}");
     assert!(!shown.contains("Σ"), "{shown}");
@@ -260,7 +260,7 @@ fn a_cut_output_stands_beside_the_whole_one() {
 
 #[test]
 fn originals_and_context_are_compared() {
-    let stage = Stage::demo((80, 12));
+    let stage = OpenedBrowser::demo((80, 12));
     insta::assert_snapshot!(stage.shown("d"), @"
     agent.db › demo › originals and context
     from  raw: 62,060 tokens, 80 messages (turns: 40 raw)
@@ -279,7 +279,7 @@ fn originals_and_context_are_compared() {
 
 #[test]
 fn a_filter_leaves_the_sessions_with_its_words() {
-    let stage = Stage::new((60, 6));
+    let stage = OpenedBrowser::new((60, 6));
     let store = stage.store();
     for (id, title) in [("s1", "Yen orders"), ("s2", "Nightly export")] {
         record(&store, id, title, &["hello"]);
@@ -298,7 +298,7 @@ fn a_filter_leaves_the_sessions_with_its_words() {
 
 #[test]
 fn sessions_and_loops_show_what_they_were_asked() {
-    let stage = Stage::new((120, 6));
+    let stage = OpenedBrowser::new((120, 6));
     let store = Store::from(stage.store());
     let chat = store.session("s1").unwrap();
     chat.append([Message::user("Mend\nthe build")]).unwrap();
@@ -319,7 +319,7 @@ fn sessions_and_loops_show_what_they_were_asked() {
 
 #[test]
 fn a_hit_is_jumped_to() {
-    let stage = Stage::demo((100, 12));
+    let stage = OpenedBrowser::demo((100, 12));
     let hits = stage.shown("sscans the whole table<enter>");
     assert!(hits.contains("loop loop-3, turn 6"), "{hits}");
     let there = stage.shown("s\"scans the whole\"<enter><enter>");
@@ -330,7 +330,7 @@ fn a_hit_is_jumped_to() {
 
 #[test]
 fn a_compaction_is_undone_only_after_a_yes() {
-    let stage = Stage::demo((100, 24));
+    let stage = OpenedBrowser::demo((100, 24));
     for keys in ["u", "un", "u<esc>", "u<enter>", "hun", "?uy"] {
         stage.press(keys);
         assert_eq!(stage.live(), [Some(1)], "{keys}");
@@ -339,16 +339,16 @@ fn a_compaction_is_undone_only_after_a_yes() {
     assert!(shown.contains("is undone"), "{shown}");
     assert_eq!(stage.live(), [Some(0)]);
     assert!(stage.shown("uy").contains("no active compaction"));
-    // From the list of compactions, the one that is chosen.
+    // From the list of compactions, the selected run is redone.
     assert!(stage.shown("hry").contains("is redone"));
     assert_eq!(stage.live(), [Some(1)]);
-    // Where one was before is where one is after.
+    // The selection stays.
     assert!(stage.shown("khuyryq").contains("TURNS of loop-3"));
 }
 
 #[test]
 fn what_a_transcript_says_cannot_steer_the_terminal() {
-    let mut stage = Stage::new((90, 14));
+    let mut stage = OpenedBrowser::new((90, 14));
     let bad = "a\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\r\u{8}\u{202e}b\tc\u{2028}\u{0}";
     record(&stage.store(), &format!("s{bad}"), bad, &[bad, "word"]);
     stage.size = (300, 14);
@@ -373,7 +373,7 @@ fn what_a_transcript_says_cannot_steer_the_terminal() {
 
 #[test]
 fn only_turns_near_those_in_sight_are_read() {
-    let mut stage = Stage::new((80, 20));
+    let mut stage = OpenedBrowser::new((80, 20));
     let texts: Vec<String> = (0..1000).map(|turn| format!("message {turn}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     record(&stage.store(), "long", "A long one", &texts);
@@ -390,7 +390,7 @@ fn only_turns_near_those_in_sight_are_read() {
 
 #[test]
 fn colours_are_left_away_and_can_be_read_on_any_background() {
-    let stage = Stage::demo((120, 14));
+    let stage = OpenedBrowser::demo((120, 14));
     let browser = stage.press("<enter>");
     let colours = |with| {
         let buffer = drawn(&browser, stage.size, with);
@@ -405,7 +405,7 @@ fn colours_are_left_away_and_can_be_read_on_any_background() {
 
 #[test]
 fn a_session_that_is_gone_is_told_and_left() {
-    let mut stage = Stage::new((80, 10));
+    let mut stage = OpenedBrowser::new((80, 10));
     stage.begin = Some(SessionId::new("gone").unwrap());
     let browser = stage.press("");
     assert!(matches!(browser.screen(), Some(Screen::Sessions(_))));
@@ -414,7 +414,7 @@ fn a_session_that_is_gone_is_told_and_left() {
 
 #[test]
 fn keys_lead_back() {
-    let stage = Stage::demo((80, 20));
+    let stage = OpenedBrowser::demo((80, 20));
     for keys in [
         "<enter><enter><esc><left>qq",
         "hqdqqq",
@@ -431,7 +431,7 @@ fn keys_lead_back() {
 
 #[test]
 fn no_key_and_no_size_stops_it() {
-    let stage = Stage::demo((80, 20));
+    let stage = OpenedBrowser::demo((80, 20));
     let open = |writes| boxed(stage.folder.path(), writes);
     let mut data = Data::new(&open).unwrap();
     let mut browser = Browser::new("agent.db".into(), None, stage.size);

@@ -1,9 +1,9 @@
-//! Reads turns: how they begin, and verbatim beside their form in the context.
+//! Reads turns: their beginnings, and whole turns next to their form in the context.
 
 use std::ops::{ControlFlow, Range};
 
 use loopstore::context::TurnState;
-use loopstore::extend::active_blocks::{View, chain};
+use loopstore::extend::active_blocks::{ChainView, chain};
 use loopstore::extend::{
     self as store, BlockCore, Disposition, LoopKey, LoopRow, MessageRow, Section, StoreRead,
     StoreResult, TurnRow,
@@ -13,19 +13,19 @@ use loopstore_terminal::{context_text, text};
 
 use super::cursor::{Pane, Tone};
 use super::loops::{loop_of, name, owner, seen};
-use super::reader::Both;
+use super::reader::TurnText;
 use super::session::{TurnItem, TurnPage};
 
-/// Messages of a turn that are looked at for its line.
+/// The maximum number of messages of a turn that are read for its line.
 const LOOKED_AT: u32 = 8;
 
-/// Bytes of a text that a line of the list needs.
+/// The bytes of a text that a line of the list needs.
 const LINE: usize = 300;
 
-/// Bytes of a message that the reader shows.
+/// The maximum size of a message in the reader, in bytes.
 const MOST: usize = 1 << 20;
 
-/// Reads how some turns of a loop begin.
+/// Reads the beginnings of some turns of a loop.
 pub fn page(
     store: &dyn Database,
     session: &SessionId,
@@ -58,7 +58,7 @@ pub fn page(
     })
 }
 
-/// Returns how a turn begins: what the user asks, what the model says and calls.
+/// Returns the beginning of a turn: the prompt, the answer and its calls.
 fn beginning(
     read: &dyn StoreRead,
     loop_id: LoopKey,
@@ -68,7 +68,7 @@ fn beginning(
     let mut parts: Vec<String> = Vec::new();
     let seqs = turn.first_seq..end.min(turn.first_seq.saturating_add(LOOKED_AT));
     read.messages(loop_id, seqs, &mut |row| {
-        // The next turn's, if this is the last one of the page.
+        // If this is the last turn of the page, the message belongs to the next one.
         if row.turn != Some(turn.turn) {
             return Ok(ControlFlow::Break(()));
         }
@@ -105,14 +105,14 @@ fn beginning_of(said: &str) -> String {
     text::line(said.trim_end())
 }
 
-/// Reads a turn verbatim, and what the context of `leaf` shows of it.
-pub fn both(
+/// Reads a turn as recorded, and its form in the context of `leaf`.
+pub fn turn_text(
     store: &dyn Database,
     session: &SessionId,
     leaf: &LoopId,
     loop_id: &LoopId,
     turn: u32,
-) -> StoreResult<Both> {
+) -> StoreResult<TurnText> {
     let state = seen(store, session, leaf)?.state(loop_id, turn);
     store::read(store, |read| {
         let session = owner(read, session)?;
@@ -131,7 +131,7 @@ pub fn both(
         for message in messages.into_iter().filter(is_shown) {
             originals.push(store::decode(read, message.body)?);
         }
-        Ok(Both {
+        Ok(TurnText {
             state,
             about: block.map_or(Ok(String::new()), |block| about(read, &block, state))?,
             shown,
@@ -158,9 +158,9 @@ fn messages_of(read: &dyn StoreRead, row: &LoopRow, turn: u32) -> StoreResult<Ve
     Ok(messages)
 }
 
-/// Returns the block that speaks for a loop: its own, or the rollup that it went into.
+/// Returns the block that applies to a loop: its own, or the rollup that covers it.
 fn block_for(read: &dyn StoreRead, leaf: LoopKey, of: LoopKey) -> StoreResult<Option<BlockCore>> {
-    let links = chain(read, leaf, View::default())?;
+    let links = chain(read, leaf, ChainView::default())?;
     let own = links.iter().position(|link| link.row.key == of);
     Ok(links
         .into_iter()
@@ -186,7 +186,7 @@ fn about(read: &dyn StoreRead, block: &BlockCore, state: Option<TurnState>) -> S
     Ok(format!("{} on {on}{stands}, run {run}", name(block)))
 }
 
-/// Returns what a block shows for a turn; `None`: the turn as it was recorded.
+/// Returns the messages that a block shows for a turn; `None` if it shows the turn as recorded.
 fn shown(
     read: &dyn StoreRead,
     block: &BlockCore,
@@ -214,7 +214,7 @@ fn summary(read: &dyn StoreRead, block: &BlockCore) -> StoreResult<Pane> {
     Ok(pane(shown.iter()))
 }
 
-/// Returns the messages of a turn with those in their new form that the block cut.
+/// Returns the messages of a turn, with the truncated ones in the form of the block.
 fn cut(read: &dyn StoreRead, block: &BlockCore, messages: &[MessageRow]) -> StoreResult<Pane> {
     let own = read.block_messages(block.key)?;
     let mut shown = Vec::new();

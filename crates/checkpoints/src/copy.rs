@@ -1,7 +1,7 @@
 //! Copies of threads.
 //!
-//! The history of the session is repeated in its copy, in the same order: so a compaction applies where
-//! and when it applied, an undo undoes it, and a context as of an earlier point is the same.
+//! The history of the session is repeated in its copy, in the same order. So a compaction applies to the same loops at
+//! the same time, an undo undoes it, and a context as of an earlier point is the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
@@ -59,7 +59,7 @@ impl Checkpoints {
                 write,
             };
             for step in steps(copy.write, source.key)? {
-                copy.take(step)?;
+                copy.apply(step)?;
             }
             copy.names(&source)
         })
@@ -133,7 +133,7 @@ struct ThreadCopy<'a> {
 }
 
 impl ThreadCopy<'_> {
-    fn take(&mut self, step: CopyStep) -> Result<()> {
+    fn apply(&mut self, step: CopyStep) -> Result<()> {
         match step {
             CopyStep::Loop(row) => {
                 let record = record_of(self.write, &row)?;

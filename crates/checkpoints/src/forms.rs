@@ -54,7 +54,7 @@ impl RecordForm for CheckpointRecord {
             text if text.starts_with("{\"value\":{") && !text.contains("\"pending_sends\"") => {
                 Some((own,))
             }
-            _ => open.take_open(own),
+            _ => open.add_open(own),
         };
         let metadata = self.metadata.iter().map(|(name, value)| {
             let value = value.clone();
@@ -65,14 +65,14 @@ impl RecordForm for CheckpointRecord {
             };
             let slot = match is_own {
                 true => Some((value,)),
-                false => open.take(value),
+                false => open.add(value),
             };
             (name.clone(), slot)
         });
         let metadata = metadata.collect();
         let values = self.values.iter().map(|(channel, value)| {
             let form = match value {
-                StoredValue::Data(data) => ValueForm::Data(open.take(data.clone())),
+                StoredValue::Data(data) => ValueForm::Data(open.add(data.clone())),
                 StoredValue::List(segments) => ValueForm::List(segments.clone()),
             };
             (channel.clone(), form)
@@ -144,7 +144,7 @@ impl RecordForm for WritesRecord {
         let writes = self
             .writes
             .iter()
-            .map(|(index, channel, value)| (*index, channel.clone(), open.take(value.clone())));
+            .map(|(index, channel, value)| (*index, channel.clone(), open.add(value.clone())));
         let form = WritesForm(
             self.ns.clone(),
             self.id.clone(),

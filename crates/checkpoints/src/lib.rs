@@ -76,7 +76,7 @@ impl Checkpoints {
     }
 }
 
-/// Moves an error that is not the store's out of a transaction, which ends with it.
+/// Carries an error that is not the store's out of a transaction, which is rolled back.
 fn outside(error: Error, refused: &mut Option<Error>) -> StoreError {
     match error {
         Error::Store(error) => error,

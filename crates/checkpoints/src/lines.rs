@@ -205,7 +205,7 @@ impl<'a> Lines<'a> {
             }
             _ => {
                 self.close()?;
-                self.leaf_behind(end.as_ref())?
+                self.leaf_after(end.as_ref())?
             }
         };
         let mut places = Vec::with_capacity(count);
@@ -261,7 +261,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Returns the loop to append to after a message; `None` if the session has no loop yet.
-    fn leaf_behind(&mut self, end: Option<&MessagePosition>) -> Result<Option<LoopKey>> {
+    fn leaf_after(&mut self, end: Option<&MessagePosition>) -> Result<Option<LoopKey>> {
         let Some(end) = end else {
             return self.empty_line();
         };

@@ -147,7 +147,7 @@ pub(crate) struct Revision {
 }
 
 impl Revision {
-    /// Reads the end of a name.
+    /// Parses the end of a name.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let end = name.rsplit('/').next()?;
         let (digits, is_deleted) = match end.strip_suffix('-') {

@@ -1,9 +1,8 @@
 //! The stored form of records in their extensions.
 //!
-//! LangGraph stores several records a turn, each with the versions of all channels and the ids of others: text
-//! that repeats itself. That part is compressed, with a dictionary of frequent parts of such records.
-//! Content of a program is not compressed, so that search and redaction find it: values, and the entries of
-//! metadata besides LangGraph's own.
+//! LangGraph stores several records per turn, each with the versions of all channels and the ids of others. That text
+//! repeats itself and is compressed, with a dictionary of frequent parts of such records. Content of a program is not
+//! compressed, so that search and redaction find it: values, and the entries of metadata other than LangGraph's own.
 
 use std::cell::RefCell;
 
@@ -17,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::shorten::{lengthened, shortened};
 
-/// Frequent parts of records, the most frequent last; ids, versions and times as `shortened` writes them. Never
-/// changed: records were written with it.
+/// Frequent parts of records, the most frequent last; ids, versions and times are in the form of `shortened`. The
+/// dictionary must not change: records were written with it.
 const DICTIONARY: &[u8] = b"\"counters_since_delta_snapshot\":[{\"messages\":[1,1]}],\"fork\"],\"update\"],\
 \"__resume__\",\"__error__\",\"__no_writes__\",\"__pregel_tasks\",\"files\",\"todos\",\"context\",\"remaining_steps\",\
 \"structured_response\",[{\"value\":true}],[{\"value\":false}],\"__interrupt__\":{\"messages\":\"\x02\0\0\
@@ -60,23 +59,23 @@ pub(crate) struct OpenValues(Vec<Json>);
 
 impl OpenValues {
     /// Adds a value, which is packed if it has no content of a program.
-    pub(crate) fn take(&mut self, value: Json) -> Slot {
-        if says_nothing(value.as_str()) {
+    pub(crate) fn add(&mut self, value: Json) -> Slot {
+        if has_no_content(value.as_str()) {
             Some((value,))
         } else {
-            self.take_open(value)
+            self.add_open(value)
         }
     }
 
     /// Adds a value that is not packed, whatever its content.
-    pub(crate) fn take_open(&mut self, value: Json) -> Slot {
+    pub(crate) fn add_open(&mut self, value: Json) -> Slot {
         self.0.push(value);
         None
     }
 }
 
 /// True if a value is one of LangGraph's own, or only refers to messages.
-fn says_nothing(text: &str) -> bool {
+fn has_no_content(text: &str) -> bool {
     matches!(
         text,
         "null"

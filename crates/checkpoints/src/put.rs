@@ -124,7 +124,7 @@ impl Checkpoints {
         })
     }
 
-    /// Returns the session of the thread, which is created if it is not there.
+    /// Returns the session of the thread, creating it if necessary.
     fn session(&self, write: &mut dyn StoreWrite, id: &SessionId) -> Result<SessionKey> {
         if let Some(row) = write.session(id)? {
             read::ensure_own(write, row.key, id, self.language)?;

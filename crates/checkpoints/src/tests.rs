@@ -1,4 +1,4 @@
-//! The guarantees that a saver of LangGraph relies on, tested without one.
+//! The guarantees that a LangGraph saver relies on, tested without LangGraph.
 
 use loopstore::extend::sqlite::QueryLimits;
 use loopstore::{Message, Store};
@@ -34,7 +34,7 @@ fn answer(text: &str) -> Any {
     json!({"role": "assistant", "content": [{"type": "text", "text": text}]})
 }
 
-/// Puts a list of messages as version `n` of the channel `messages`.
+/// Stores a list of messages as version `n` of the channel `messages`.
 fn put_list(saver: &Checkpoints, id: &str, parent: Option<&str>, n: u32, parts: Any) -> PutResult {
     let form = json!({
         "id": id, "parent": parent, "versions": {"messages": n},
@@ -135,7 +135,7 @@ fn a_branch_may_leave_a_turn_whose_call_is_open() {
     let call = json!({"role": "assistant", "content":
         [{"type": "toolCall", "id": "c1", "name": "rm", "arguments": {"all": true}}]});
     let first = put_list(&saver, "a", None, 1, json!([{"new": [user("q"), call]}]));
-    // The call is edited before it is approved: the question stays, the answer is another one.
+    // The call is edited before it is approved: the question stays, and the answer is replaced.
     let question = json!([[["loop-1", 0], ["loop-1", 0]]]);
     let edited = json!({"role": "assistant", "content":
         [{"type": "toolCall", "id": "c1", "name": "rm", "arguments": {"all": false}}]});
@@ -172,7 +172,7 @@ fn a_list_that_lost_messages_is_segments_and_goes_on_at_its_end() {
         json!([{"kept": kept, "new": [user("4")]}]),
     );
     assert_eq!(state(&saver, "b"), ["0", "3", "4"]);
-    // Nothing of the record is gone.
+    // The record still contains everything.
     assert_eq!(context(&saver), ["0", "1", "2", "3", "4"]);
     assert_eq!(segments(&stored)[1], json!([["loop-2", 1], ["loop-3", 0]]));
 }
@@ -255,12 +255,12 @@ fn a_value_is_stored_with_the_checkpoint_that_brought_it() {
         serde_json::to_value(rows.records()).unwrap(),
         json!([{"n": 1}])
     );
-    // A channel whose version nobody stored is asked for.
+    // A channel whose version was never stored is reported as missing.
     let other = json!({"id": "d", "parent": "c", "versions": {"x": 9}, "unchanged": ["x"]});
     let error = saver.put("t", checkpoint(other)).unwrap_err();
     assert!(matches!(error, Error::Missing(channels) if channels == ["x"]));
     assert!(saver.get("t", "", Some("d")).unwrap().is_none());
-    // One that lost its value has none.
+    // A channel that lost its value has none.
     let gone =
         json!({"id": "e", "parent": "c", "versions": {"x": 2, "y": "c"}, "unchanged": ["y"]});
     saver.put("t", checkpoint(gone)).unwrap();
@@ -271,7 +271,7 @@ fn a_value_is_stored_with_the_checkpoint_that_brought_it() {
 #[test]
 fn writes_are_kept_by_index_and_special_ones_replaced() {
     let saver = python();
-    // A task may be done before its checkpoint is stored.
+    // A task may finish before its checkpoint is stored.
     let write = |task: &str, path: &str, writes_: Any| {
         let new = json!({"id": "a", "task": task, "path": path, "writes": writes_});
         saver.put_writes("t", writes(new)).unwrap();
@@ -333,7 +333,7 @@ fn a_list_of_checkpoints_is_filtered_and_the_newest_come_first() {
     assert_eq!(saver.delete_for_runs(&["r1".into()]).unwrap(), 2);
     assert_eq!(list(json!({})), ["c3", "c2"]);
     assert!(saver.get("t", "", Some("c1")).unwrap().is_none());
-    // An id may come again.
+    // An id may be used again.
     saver.put("t", checkpoint(json!({"id": "c1"}))).unwrap();
     assert_eq!(list(json!({"thread": "t", "ns": ""})), ["c3", "c1"]);
 }

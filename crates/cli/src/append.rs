@@ -59,8 +59,7 @@ enum LineFormat {
     Anthropic,
 }
 
-/// A line that names its messages. They stay text, so that what must go back to a provider as it came
-/// does.
+/// A line with a key and messages. The messages stay text, so that content for a provider is stored unchanged.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keyed<'a> {
@@ -107,7 +106,7 @@ struct Refused<'a> {
     error: &'a str,
 }
 
-/// Appends what comes in on stdin.
+/// Appends the messages on stdin.
 pub fn run(app: &mut App, args: &AppendArgs) -> Result<Done, CliError> {
     let usage = |error| CliError::Usage(format!("SESSION: {error}"));
     SessionId::new(args.session.as_str()).map_err(usage)?;
@@ -136,10 +135,10 @@ pub fn run(app: &mut App, args: &AppendArgs) -> Result<Done, CliError> {
     }
 }
 
-/// Title and project, until they are noted.
+/// The title and the project, until they are stored.
 type Labels<'a> = Option<(&'a Option<String>, &'a Option<String>)>;
 
-/// Appends the records of a line. Returns why one is refused.
+/// Appends the records of a line. Returns the reason why a record is rejected.
 fn append_all(
     app: &mut App,
     session: &SessionHandle,
@@ -150,7 +149,7 @@ fn append_all(
 ) -> Result<Option<String>, CliError> {
     for record in &records.texts {
         let appended = append(session, format, record.as_bytes()).and_then(|appended| {
-            // The session is there now.
+            // The session exists now.
             label(session, labels.take())?;
             Ok(appended)
         });
@@ -173,7 +172,7 @@ struct LineRecords {
 }
 
 impl LineRecords {
-    /// A line that cannot be read as values is one, and fails as a whole.
+    /// Splits a line into records. A line that cannot be read as JSON values is one record, which fails as a whole.
     fn of(line: JsonLine) -> Self {
         let mut notes = line.repairs.clone();
         let texts = match line.values() {
@@ -187,7 +186,7 @@ impl LineRecords {
     }
 }
 
-/// Notes title and project, if they were given.
+/// Stores the title and the project, if they were given.
 fn label(session: &SessionHandle, labels: Labels<'_>) -> Result<(), String> {
     let (title, project) = labels.unwrap_or((&None, &None));
     let failed = |error: loopstore::Error| with_causes(&error);

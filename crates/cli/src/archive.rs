@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use loopstore::{Database, LoopId, SessionId, SqliteStore};
 use loopstore_admin::retention::{
-    self, ArchiveReport, ArchiveRequest, LoopStays, LoopStaysWhy, UnarchiveRequest,
+    self, ArchiveReport, ArchiveRequest, SkipReason, SkippedLoop, UnarchiveRequest,
 };
 use loopstore_terminal::output::note;
 use loopstore_terminal::{App, CliError, Done, select, text};
 
 use super::prune::age;
 
-/// The most loops that are listed.
+/// The maximum number of loops in the list.
 const LISTED: usize = 20;
 
 /// Compress the content of cold loops; every command still reads it
@@ -66,7 +66,7 @@ pub struct UnarchiveArgs {
     dry_run: bool,
 }
 
-/// Archives loops and prints which.
+/// Archives loops and lists them.
 pub fn run(app: &mut App, args: &ArchiveArgs) -> Result<Done, CliError> {
     let store = app.open_for(!args.dry_run)?;
     let (session, loops) = named(&*store, args.session.as_deref(), &args.loops)?;
@@ -93,7 +93,7 @@ pub fn run(app: &mut App, args: &ArchiveArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Unarchives loops and prints which.
+/// Unarchives loops and lists them.
 pub fn run_unarchive(app: &mut App, args: &UnarchiveArgs) -> Result<Done, CliError> {
     let store = app.open_for(!args.dry_run)?;
     let (session, loops) = named(&*store, args.session.as_deref(), &args.loops)?;
@@ -112,7 +112,7 @@ pub fn run_unarchive(app: &mut App, args: &UnarchiveArgs) -> Result<Done, CliErr
     Ok(Done::Well)
 }
 
-/// Finds the session and the loops that are named.
+/// Finds the named session and loops.
 fn named(
     store: &dyn Database,
     session: Option<&str>,
@@ -154,19 +154,19 @@ fn summary(report: &ArchiveReport, done: &str) -> String {
         format!("session {session}, loop {id}: {messages}, {sizes}")
     });
     lines.extend(text::at_most(moved, LISTED));
-    lines.extend(stays(&report.kept));
+    lines.extend(kept_loops(&report.kept));
     lines.join("\n")
 }
 
-/// Says how many loops stay, by reason.
-fn stays(kept: &[LoopStays]) -> impl Iterator<Item = String> {
+/// Returns a line for each reason why loops are not archived.
+fn kept_loops(kept: &[SkippedLoop]) -> impl Iterator<Item = String> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for one in kept {
         let why = match one.why {
-            LoopStaysWhy::Open => "not ended",
-            LoopStaysWhy::Current => "current",
-            LoopStaysWhy::Shown => "shown by a context",
-            LoopStaysWhy::Recent => "too recent",
+            SkipReason::Open => "not ended",
+            SkipReason::Current => "current",
+            SkipReason::Shown => "shown by a context",
+            SkipReason::Recent => "too recent",
             _ => "changed in the meantime",
         };
         *counts.entry(why).or_default() += 1;

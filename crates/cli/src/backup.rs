@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use loopstore::SqliteStore;
 use loopstore_admin::backup::{BackupError, backup, compact_backup};
-use loopstore_terminal::output::{note, remove_unfinished_beside};
+use loopstore_terminal::output::{note, remove_unfinished_copies};
 use loopstore_terminal::{App, CliError, Done, progress, text};
 use serde_json::json;
 
@@ -36,7 +36,7 @@ pub fn run(app: &mut App, args: &BackupArgs) -> Result<Done, CliError> {
             "backup copies a database file; use `pg_dump` for a database on a server".into(),
         ));
     };
-    remove_unfinished_beside(&args.to);
+    remove_unfinished_copies(&args.to);
     let made = copy(store, args);
     let seconds = begun.elapsed().as_secs_f64();
     let report = |ok: bool, bytes: Option<u64>| {

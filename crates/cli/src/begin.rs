@@ -5,7 +5,7 @@ use loopstore_terminal::{App, CliError, Done, text};
 
 use super::sessions;
 
-/// Shows the sessions, or how to start where there is no database yet.
+/// Lists the sessions, or prints how to start if there is no database.
 pub fn run(app: &mut App) -> Result<Done, CliError> {
     let is_missing = app.address().is_none() && app.db.symlink_metadata().is_err();
     if is_missing && !app.json {

@@ -1,22 +1,23 @@
 //! `loopstore compact`
 
+mod person;
 mod summarize;
 
 use std::str::FromStr;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use loopstore::compact::{BlockReport, CompactOutcome, NotNeeded, TokenSource};
+use loopstore::compact::{BlockReport, CompactOutcome, NotNeeded, TokenSource, compacted_messages};
 use loopstore::context::system_tokens;
 use loopstore::extend::{Disposition, Turns};
 use loopstore::{
-    CompactReport, CompactRequest, CompactTrigger, CompactionPolicy, CompactionScope, Database,
-    KeepRecent, LoopId, OlderLoops, RecentWindow, Settings, SettingsError, StrategyName,
-    SummaryPrompt, UnknownWord, compact_session_loops,
+    AgentMessage, CompactReport, CompactRequest, CompactTrigger, CompactionPolicy, CompactionScope,
+    Database, KeepRecent, LoopId, OlderLoops, RecentWindow, SessionId, Settings, SettingsError,
+    StrategyName, SummaryPrompt, UnknownWord, compact_session_loops,
 };
 use loopstore_terminal::output::note;
 use loopstore_terminal::table::{Column, TextTable};
-use loopstore_terminal::{App, CliError, Done, amount, select, text};
+use loopstore_terminal::{App, CliError, Done, amount, context_text, select, text};
 use serde::Serialize;
 
 use super::config::ConfigArgs;
@@ -91,6 +92,14 @@ pub struct CompactArgs {
     /// summaries.
     #[arg(long)]
     dry_run: bool,
+    /// Print the context as it would be, message by message; nothing is written. With --strategy summarize no model
+    /// is called: the digest replaces its summaries.
+    #[arg(long, conflicts_with = "dry_run")]
+    preview: bool,
+    /// Before the commit, open the texts of the summaries in an editor [env: VISUAL, EDITOR]; what is saved is
+    /// committed as written by a person. An emptied file or a failing editor stops the compaction.
+    #[arg(long, conflicts_with_all = ["dry_run", "preview"])]
+    edit: bool,
     /// Compact even if there is headroom, ignoring the active blocks.
     #[arg(long)]
     force: bool,
@@ -132,7 +141,7 @@ fn policy_param(text: &str) -> Result<(String, serde_json::Number), String> {
     Ok((name.trim().replace('-', "_"), value))
 }
 
-/// Reads one of these words; each has a line of help.
+/// Returns a parser of these words, each with a line of help.
 fn words<T>(words: &'static [(&'static str, &'static str)]) -> impl TypedValueParser<Value = T>
 where
     T: FromStr<Err = UnknownWord> + Clone + Send + Sync + 'static,
@@ -147,7 +156,7 @@ where
 struct Printed<'a> {
     #[serde(flatten)]
     report: &'a CompactReport,
-    /// With --show-prompt: what a model would be sent.
+    /// With --show-prompt, the prompts for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     prompts: Option<&'a [SummaryPrompt]>,
 }
@@ -156,6 +165,9 @@ struct Printed<'a> {
 pub fn run(app: &mut App, args: &CompactArgs) -> Result<Done, CliError> {
     let prompts = summarize::SharedPrompts::default();
     let (store, session, request) = args.opened_with(app, &prompts)?;
+    if args.preview {
+        return preview(app, &*store, &session.session_id, &request);
+    }
     let report = compact_session_loops(&*store, &session.session_id, &request)?;
     let prompts = prompts.lock().unwrap_or_else(PoisonError::into_inner);
     if app.json {
@@ -190,6 +202,51 @@ pub fn run(app: &mut App, args: &CompactArgs) -> Result<Done, CliError> {
     })
 }
 
+/// Prints the sizes before and after, and the messages of the context as it would be.
+fn preview(
+    app: &mut App,
+    store: &dyn Database,
+    session: &SessionId,
+    request: &CompactRequest,
+) -> Result<Done, CliError> {
+    let request = &CompactRequest {
+        dry_run: true,
+        ..request.clone()
+    };
+    let report = compact_session_loops(store, session, request)?;
+    let is_made = report.outcome == CompactOutcome::Committed;
+    let messages = match is_made {
+        true => compacted_messages(store, session, request)?,
+        false => Vec::new(),
+    };
+    if app.json {
+        app.out.json(&PrintedPreview {
+            report: &report,
+            messages: &messages,
+        })?;
+    } else {
+        let window = request.policy.window.max_context_tokens;
+        app.out.text(&summary(&report, true, Some(window)))?;
+        for message in &messages {
+            app.out.text("")?;
+            app.out.text(&context_text::message(message))?;
+        }
+    }
+    Ok(match went_well(&report) {
+        true => Done::Well,
+        false => Done::Badly,
+    })
+}
+
+/// The JSON of a preview.
+#[derive(Serialize)]
+struct PrintedPreview<'a> {
+    #[serde(flatten)]
+    report: &'a CompactReport,
+    /// The messages of the context as it would be.
+    messages: &'a [AgentMessage],
+}
+
 /// Returns a request for a window, its system prompt included, with the defaults of everything else.
 pub fn request_for(
     window: Option<u64>,
@@ -207,7 +264,7 @@ pub fn request_for(
     })
 }
 
-/// True if an attempt did what was asked.
+/// True if the attempt did what the arguments ask for.
 pub fn went_well(report: &CompactReport) -> bool {
     let failed = matches!(
         report.outcome,
@@ -216,7 +273,7 @@ pub fn went_well(report: &CompactReport) -> bool {
     !failed && report.too_small.is_none()
 }
 
-/// A store, the session in it, and what is asked of it.
+/// A store, its session, and the request.
 type OpenedSession = (
     Box<dyn Database>,
     loopstore::extend::SessionRow,
@@ -224,7 +281,7 @@ type OpenedSession = (
 );
 
 impl CompactArgs {
-    /// Opens the store and reads what is asked.
+    /// Opens the store and reads the request.
     pub fn opened(&self, app: &mut App) -> Result<OpenedSession, CliError> {
         self.opened_with(app, &summarize::SharedPrompts::default())
     }
@@ -234,7 +291,7 @@ impl CompactArgs {
         app: &mut App,
         prompts: &summarize::SharedPrompts,
     ) -> Result<OpenedSession, CliError> {
-        let store = app.open_for(!self.dry_run)?;
+        let store = app.open_for(!self.writes_nothing())?;
         let session = select::session(&*store, &self.session)?;
         let request = self.request(&*store, &session, prompts)?;
         Ok((store, session, request))
@@ -248,7 +305,7 @@ impl CompactArgs {
     ) -> Result<CompactRequest, CliError> {
         let mut settings = self.config.settings(self.settings())?;
         let strategy = settings.strategy.unwrap_or_default();
-        // The model's own needs are not part of the settings.
+        // The requirements of the model are not part of the settings.
         settings.strategy = settings.strategy.filter(|s| *s != StrategyName::Summarize);
         let leaf = select::loop_id(store, session, self.loop_id.as_deref())?;
         if settings.system_tokens.is_none() {
@@ -256,8 +313,15 @@ impl CompactArgs {
             settings.system_tokens = Some(recorded);
         }
         let mut request = settings.policy()?.request();
-        request.policy.compaction.block_strategy =
-            Some(self.summaries.made(strategy, self.dry_run, prompts)?);
+        request.policy.compaction.block_strategy = Some(self.summaries.made(
+            strategy,
+            self.writes_nothing(),
+            prompts,
+        )?);
+        request.policy.compaction.summary_prompt = self.summaries.instructions()?;
+        if self.edit {
+            request.policy.hooks.push(Arc::new(person::Editing));
+        }
         request.leaf = leaf;
         request.dry_run = self.dry_run;
         if self.force {
@@ -266,7 +330,11 @@ impl CompactArgs {
         Ok(request)
     }
 
-    /// Returns what the options say.
+    fn writes_nothing(&self) -> bool {
+        self.dry_run || self.preview
+    }
+
+    /// Returns the settings in the options.
     fn settings(&self) -> Settings {
         Settings {
             policy: self.policy,
@@ -288,7 +356,7 @@ impl CompactArgs {
     }
 }
 
-/// Says why nothing was compacted.
+/// Returns the reason why nothing was compacted.
 fn nothing_to_do(report: &CompactReport, window: Option<u64>) -> String {
     let tokens = text::count(report.before.tokens, "token");
     if report.not_needed == Some(NotNeeded::Unchanged) {
@@ -313,14 +381,14 @@ fn nothing_to_do(report: &CompactReport, window: Option<u64>) -> String {
     )
 }
 
-/// Returns the tokens by what the provider reported, if the trigger was asked about them.
+/// Returns the tokens that the provider reported, if the trigger was checked with them.
 fn reported(report: &CompactReport) -> Option<String> {
     let asked = report.asked_about;
     let is_reported = asked.source == TokenSource::Reported && asked.tokens != report.before.tokens;
     is_reported.then(|| text::count(asked.tokens, "token"))
 }
 
-/// Says how an attempt ended, and if there was headroom of which window.
+/// Returns the result of an attempt, and the headroom of the window.
 pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> String {
     let outcome = match (report.outcome, dry_run) {
         (CompactOutcome::NotNeeded, _) => {
@@ -345,7 +413,7 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
     let (before, after) = (report.before, report.after);
     let mut tokens = text::number(before.tokens);
     let mut messages = text::number(before.messages);
-    // A run without a result has no size afterwards.
+    // A run without a result has no size after it.
     if matches!(
         report.outcome,
         CompactOutcome::Committed | CompactOutcome::NoGain
@@ -383,7 +451,7 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
     lines.join("\n")
 }
 
-/// Says what a fallback step gave up.
+/// Returns the description of a fallback step.
 fn given_up(step: &str) -> &'static str {
     match step {
         "digest" => ": it stands in for the strategy's own text",
@@ -394,7 +462,8 @@ fn given_up(step: &str) -> &'static str {
     }
 }
 
-/// Returns the blocks: which turns are in which section, and how many messages were kept, cut and so on.
+/// Returns a table of the blocks: the turns in each section, and the numbers of messages that were kept, truncated and
+/// so on.
 pub fn table(blocks: &[BlockReport]) -> TextTable {
     let mut columns = vec![
         Column::id("LOOP", 8),
@@ -421,7 +490,7 @@ pub fn table(blocks: &[BlockReport]) -> TextTable {
             range(block.keep_compacted),
             range(block.keep_recent),
         ];
-        // No run of ours seals anything.
+        // The runs of this command make nothing opaque.
         let shown = Disposition::ALL.into_iter();
         let shown = shown.filter(|what| *what != Disposition::Sealed);
         let counts = shown.map(|what| text::number(block.coverage.get(what)));

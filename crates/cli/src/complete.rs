@@ -1,8 +1,8 @@
 //! Shell completion.
 //!
-//! The script of `loopstore completions` runs the program with [`VARIABLE`] set; commands, options and
-//! words come from clap, ids from the database that the line names. It only reads, and whatever goes
-//! wrong, it is silent: no database is made or brought up to date, no key is asked for.
+//! The script of `loopstore completions` runs the program with [`VARIABLE`] set; commands, options and words come from
+//! clap, ids from the database on the command line. Completion only reads and never prints an error: it creates and
+//! upgrades no database, and prompts for no key.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
@@ -26,17 +26,17 @@ use super::key::KeyArgs;
 
 /// Set by the scripts; names the shell.
 pub const VARIABLE: &str = "LOOPSTORE_COMPLETE";
-/// The most ids that are offered.
+/// The maximum number of ids that are offered.
 const OFFERED: u32 = 100;
-/// The longest time that a shell waits for ids.
+/// The maximum time that a shell waits for ids.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The most columns of a title beside an id.
+/// The maximum width of a title next to an id.
 const TITLE: usize = 50;
 
 /// The arguments that the shell called the program with.
 static ARGS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Answers a shell, if a shell asks; else returns false.
+/// Answers a shell that requests completions. Returns false if no shell does.
 pub fn answer_shell(args: &[OsString]) -> bool {
     let args = ARGS.get_or_init(|| args.to_vec());
     let folder = std::env::current_dir().ok();
@@ -56,13 +56,13 @@ enum ArgumentKind {
     Session,
     Loop,
     Run,
-    /// A run, or `LOOP:TURN`.
-    Moment,
-    /// A moment, `raw` or `now`.
+    /// A run or `LOOP:TURN`.
+    AsOf,
+    /// An `--as-of` argument, `raw` or `now`.
     Side,
 }
 
-/// The command line, in which arguments that take ids know them.
+/// Returns the command line, with completers on the arguments that take ids.
 fn command() -> Command {
     Cli::command().mut_subcommands(|command| {
         command.mut_args(|arg| {
@@ -70,7 +70,7 @@ fn command() -> Command {
                 "session" | "after" => ArgumentKind::Session,
                 "loop_id" => ArgumentKind::Loop,
                 "run" => ArgumentKind::Run,
-                "as_of" => ArgumentKind::Moment,
+                "as_of" => ArgumentKind::AsOf,
                 "from" | "to" => ArgumentKind::Side,
                 _ => return arg,
             };
@@ -88,21 +88,21 @@ fn ids(kind: ArgumentKind, given: &OsStr) -> Vec<CompletionCandidate> {
         return Vec::new();
     };
     let (sender, offers) = mpsc::channel();
-    // On a thread of its own, which ends with the program: a server may be far away.
+    // On a separate thread, which ends with the program: a server may be slow.
     std::thread::spawn(move || {
         let line = TypedLine::read(ARGS.get().into_iter().flatten().cloned());
         let _ = sender.send(line.and_then(|line| line.offers(kind, &given)));
     });
     let offers = offers.recv_timeout(PATIENCE).ok().flatten();
     let offers = offers.unwrap_or_default().into_iter();
-    // Shells insert an id unquoted, and a transcript may have chosen it.
+    // Shells insert an id unquoted, and a transcript may contain any id.
     let offers = offers.filter(|(id, _)| text::is_plain(id));
     offers
         .map(|(id, help)| CompletionCandidate::new(id).help(help.map(Into::into)))
         .collect()
 }
 
-/// The command line as far as it is typed.
+/// The command line as far as it was typed.
 struct TypedLine {
     app: App,
     /// The session that it names.
@@ -110,7 +110,7 @@ struct TypedLine {
 }
 
 impl TypedLine {
-    /// Reads the words behind the `--` with which a script hands them on.
+    /// Reads the words after the `--` behind which the script passes them.
     fn read(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let words = arguments.skip_while(|word| word != "--").skip(1);
         let read = Cli::command().ignore_errors(true);

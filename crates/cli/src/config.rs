@@ -1,11 +1,11 @@
-//! The file of settings and the model that `compact` and `context` take.
+//! The file of settings and the model for `compact` and `context`.
 
 use std::path::PathBuf;
 
 use loopstore::Settings;
 use loopstore_terminal::CliError;
 
-/// The file where no option names one.
+/// The file if no option names one.
 const ENV: &str = "LOOPSTORE_CONFIG";
 
 #[derive(clap::Args)]
@@ -20,7 +20,7 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// Returns what options give, and what the file says beside.
+    /// Returns the settings in the options, with those of the file for the others.
     pub fn settings(&self, given: Settings) -> Result<Settings, CliError> {
         let given = Settings {
             model: self.model.clone(),

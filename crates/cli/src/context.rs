@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::config::ConfigArgs;
 
-/// The most messages that a note names.
+/// The maximum number of messages that a note lists.
 const NAMED: usize = 5;
 
 /// Show what the next model call would see
@@ -76,7 +76,7 @@ pub struct ContextArgs {
 }
 
 impl ContextArgs {
-    /// Returns the form of a provider, if one is asked for.
+    /// Returns the form of the selected provider.
     fn form(&self) -> Option<Form> {
         match self.format? {
             ContextFormat::Json | ContextFormat::Text => None,
@@ -190,7 +190,7 @@ fn build(store: &dyn Database, args: &ContextArgs) -> Result<Context, CliError> 
     })
 }
 
-/// Says which provider reads something else, as the last compaction is its own.
+/// Prints a note on the provider that reads a different context, if the last compaction is its own.
 fn note_unread(
     store: &dyn Database,
     args: &ContextArgs,
@@ -281,7 +281,7 @@ fn print_for(
     Ok(())
 }
 
-/// Prints on stderr what was mended.
+/// Prints the mendings on stderr.
 pub fn note_mended(mended: &[Mending]) {
     for line in notes(mended) {
         note(&line);
@@ -307,7 +307,7 @@ fn notes(mended: &[Mending]) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-/// Says what was done.
+/// Returns the description of a mending.
 pub fn label(kind: MendingKind) -> &'static str {
     match kind {
         MendingKind::ResultAdded => "a call has no result; `[no result recorded]` stands in for it",

@@ -39,7 +39,7 @@ pub struct CopyArgs {
     wait: u32,
 }
 
-/// Copies and prints how much.
+/// Copies and prints the counts.
 pub fn run(app: &mut App, args: &CopyArgs) -> Result<Done, CliError> {
     let from = app.open_for(args.is_final)?;
     let (to, key) = (Some(args.to.clone()), app.key.clone());

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::sql;
 
-/// The window of the story: its session is a little too long for it.
+/// The window of the demonstration, slightly too small for its session.
 const WINDOW: u64 = 64_000;
 
 /// The number of lines shown of the context and of a document.
@@ -42,7 +42,7 @@ pub struct DemoArgs {
 
 /// The reports of the demonstration.
 #[derive(Serialize)]
-struct Story {
+struct DemoReport {
     session_id: SessionId,
     recorded: Stats,
     before: ShownContext,
@@ -78,7 +78,7 @@ impl From<Context> for ShownContext {
     }
 }
 
-/// Plays the story and prints it.
+/// Runs the demonstration and prints it.
 pub fn run(app: &mut App, args: &DemoArgs) -> Result<Done, CliError> {
     let store = open(app, args)?;
     let story = play(&store, args)?;
@@ -101,7 +101,7 @@ fn open(app: &App, args: &DemoArgs) -> Result<SqliteStore, CliError> {
     Ok(SqliteStore::open_with(path, app.options())?)
 }
 
-fn play(store: &SqliteStore, args: &DemoArgs) -> Result<Story, CliError> {
+fn play(store: &SqliteStore, args: &DemoArgs) -> Result<DemoReport, CliError> {
     let session = loopstore_demo::record(store)?;
     let context = || build_context_from_session(store, &session, &BuildOptions::default());
     let flip = FlipRequest::default();
@@ -119,7 +119,7 @@ fn play(store: &SqliteStore, args: &DemoArgs) -> Result<Story, CliError> {
     let before = context()?;
     let compaction = compact_session_loops(store, &session, &request)?;
     let after = context()?;
-    Ok(Story {
+    Ok(DemoReport {
         recorded,
         begins: first_lines(&before),
         document: document(&after),
@@ -135,7 +135,7 @@ fn play(store: &SqliteStore, args: &DemoArgs) -> Result<Story, CliError> {
     })
 }
 
-fn summary(store: &SqliteStore, story: &Story) -> Result<String, CliError> {
+fn summary(store: &SqliteStore, story: &DemoReport) -> Result<String, CliError> {
     let recorded = &story.recorded;
     let compaction = &story.compaction;
     let mut lines = vec![
@@ -213,7 +213,7 @@ fn next(kept: Option<&Path>) -> Vec<String> {
     lines
 }
 
-/// Returns the document in lines that a screen takes.
+/// Returns the document in lines that fit on a screen.
 fn shown_document(document: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in document.lines().map(text::clean) {
@@ -233,7 +233,7 @@ fn shown_document(document: &str) -> Vec<String> {
     lines
 }
 
-/// Returns the end of a line: after the last blank that fits, or within a word that fills the line.
+/// Returns the end of a line: after the last space that fits, or within a word that fills the line.
 fn end_of_line(line: &str) -> usize {
     let Some((most, _)) = line.char_indices().nth(LINE_CHARS) else {
         return line.len();
@@ -244,7 +244,7 @@ fn end_of_line(line: &str) -> usize {
         .unwrap_or(most)
 }
 
-/// Returns the first messages of a context, a line each.
+/// Returns the first messages of a context, one per line.
 fn first_lines(context: &Context) -> Vec<String> {
     let first = context.messages.iter().take(FIRST_MESSAGES);
     let mut lines: Vec<String> = first
@@ -261,7 +261,7 @@ fn first_lines(context: &Context) -> Vec<String> {
     lines
 }
 
-/// Returns the document that stands for the second loop.
+/// Returns the document that replaces the second loop.
 fn document(context: &Context) -> String {
     let mut at = 0;
     for part in &context.parts {

@@ -32,12 +32,12 @@ pub struct DiffArgs {
     text: bool,
 }
 
-/// A context as it is given.
+/// A context in the form of an argument.
 #[derive(Clone)]
 enum GivenContext {
     Raw,
     Now,
-    Moment(GivenAsOf),
+    AsOf(GivenAsOf),
 }
 
 impl std::str::FromStr for GivenContext {
@@ -47,7 +47,7 @@ impl std::str::FromStr for GivenContext {
         match text {
             "raw" => Ok(Self::Raw),
             "now" => Ok(Self::Now),
-            other => other.parse().map(Self::Moment),
+            other => other.parse().map(Self::AsOf),
         }
     }
 }
@@ -57,7 +57,7 @@ impl GivenContext {
         Ok(match self {
             Self::Raw => DiffSide::Raw,
             Self::Now => DiffSide::Now,
-            Self::Moment(moment) => DiffSide::At(select::as_of(store, session, moment, None)?.0),
+            Self::AsOf(moment) => DiffSide::At(select::as_of(store, session, moment, None)?.0),
         })
     }
 }
@@ -109,7 +109,7 @@ fn colour(state: Option<TurnState>) -> Option<AnsiColor> {
     })
 }
 
-/// Prints what differs in the text of the contexts, with three lines around.
+/// Prints the differences between the texts of the contexts, each with three lines of context.
 fn print_lines(app: &mut App, diff: &ContextDiff, of: &[Context; 2]) -> Result<(), CliError> {
     let [before, after] = [lines_of(&of[0])?, lines_of(&of[1])?];
     let lines = TextDiff::from_lines(&before, &after);

@@ -40,7 +40,7 @@ pub fn run(app: &mut App, args: &EraseArgs) -> Result<Done, CliError> {
     let store = app.open_for(!args.dry_run)?;
     let (session, unknown) = match select::session(&*store, &args.session) {
         Ok(row) => (row.session_id, None),
-        // It may be gone already and only its bytes left.
+        // The session may be erased already with only its bytes left.
         Err(unknown) => match (SessionId::new(args.session.clone()), &unknown.error) {
             (Ok(id), StoreError::NoSession(_)) => (id, Some(unknown)),
             _ => return Err(unknown.into()),
@@ -62,10 +62,10 @@ pub fn run(app: &mut App, args: &EraseArgs) -> Result<Done, CliError> {
     };
     app.print(&report, || summary(&report))?;
     note_copies(&report.copies);
-    Ok(left(report.leftover, "erase"))
+    Ok(report_leftover(report.leftover, "erase"))
 }
 
-/// Says which source files are removed with the session, and asks whether to go on.
+/// Returns the question before an erasure, with the source files that are removed with the session.
 fn question(store: &dyn Database, request: &EraseRequest) -> Result<String, CliError> {
     let request = EraseRequest {
         dry_run: true,
@@ -81,8 +81,8 @@ fn question(store: &dyn Database, request: &EraseRequest) -> Result<String, CliE
     Ok(lines.join("\n"))
 }
 
-/// Prints whether bytes are left, and returns how the command ended.
-pub fn left(leftover: Leftover, command: &str) -> Done {
+/// Prints whether bytes are left, and returns the exit status of the command.
+pub fn report_leftover(leftover: Leftover, command: &str) -> Done {
     let what = match leftover {
         Leftover::None => return Done::Well,
         Leftover::InLog => {

@@ -42,7 +42,7 @@ pub fn report(error: CliError, file: Option<&Path>) -> u8 {
     code
 }
 
-/// Returns a hint whose commands name the database.
+/// Returns a hint with the database in its commands.
 fn of_database(hint: &str, file: &Path) -> String {
     let file = text::line(&file.display().to_string());
     hint.replace(
@@ -51,7 +51,7 @@ fn of_database(hint: &str, file: &Path) -> String {
     )
 }
 
-/// Takes an error out of those that only wrap it: `unwrap!(error, Wrapper, Variant, …)`.
+/// Unwraps an error from those that only wrap it: `unwrap!(error, Wrapper, Variant, …)`.
 macro_rules! unwrap {
     ($error:ident, $wrapper:ident, $($variant:ident),+) => {
         let $error = match $error.downcast::<$wrapper>() {
@@ -65,8 +65,8 @@ macro_rules! unwrap {
     };
 }
 
-/// Returns what an error of a library is to the command: wrong arguments, an output that nobody reads, or a failure
-/// with the error that the hints know.
+/// Returns the kind of a library's error for the command: invalid arguments, a closed output, or a failure with the
+/// error for which there are hints.
 fn resolve(error: Box<dyn Error>) -> CliError {
     unwrap!(error, CopyError, Store, Export, Import);
     unwrap!(error, ExportError, Store, Write);
@@ -96,10 +96,10 @@ fn resolve(error: Box<dyn Error>) -> CliError {
     CliError::from_box(error)
 }
 
-/// Returns the text of an error in settings. Settings are options written down, and their errors are those of options.
+/// Returns the text of an error in settings. Settings have the names of options, and their errors are those of options.
 fn settings(error: &SettingsError) -> String {
     match error {
-        // A file's parameters are checked with their line when it is read.
+        // Parameters in a file are checked with their line when the file is read.
         SettingsError::Parameter { reason, .. } => format!("--policy-param: {reason}"),
         SettingsError::Model(unknown) => format!(
             "the context window of the model `{model}` is not known; give it with --max-tokens N, or \
@@ -110,7 +110,7 @@ fn settings(error: &SettingsError) -> String {
     }
 }
 
-/// Returns what to type next after an error, if that is known. The libraries name no commands and options: this is
+/// Returns the next command to run after an error, if it is known. The libraries name no commands and options: this is
 /// the only place that does it for their errors.
 pub fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<StoreError>() {

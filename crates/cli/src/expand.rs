@@ -86,7 +86,7 @@ pub fn run(app: &mut App, args: &ExpandArgs) -> Result<Done, CliError> {
     match (&args.blob, &args.session) {
         (Some(id), _) => write_blob(app, id, args.output.as_deref()),
         (None, Some(session)) => print_turns(app, args, session),
-        // The parser lets nothing else through.
+        // The parser rejects everything else.
         (None, None) => Err(CliError::Usage("expected SESSION or --blob".into())),
     }
 }
@@ -99,7 +99,7 @@ fn print_turns(app: &mut App, args: &ExpandArgs, session: &str) -> Result<Done, 
     let turns = match (&block, args.turns) {
         (Some(block), _) => block.turns,
         (None, Some(turns)) => turns,
-        // The parser lets nothing else through.
+        // The parser rejects everything else.
         (None, None) => return Err(CliError::Usage("expected --turns".into())),
     };
     if let Some(block) = &block {
@@ -145,7 +145,7 @@ fn print_turns(app: &mut App, args: &ExpandArgs, session: &str) -> Result<Done, 
     Ok(Done::Well)
 }
 
-/// Returns the command that reads the same again, without where to begin.
+/// Returns the command that reads the same turns again, without the position to begin at.
 fn command(app: &App, session: &str, request: &ExpandRequest) -> String {
     let mut words = vec!["loopstore".to_owned()];
     if app.db != usual_database() {

@@ -7,7 +7,7 @@ use loopstore_terminal::{CliError, select, text};
 
 use super::expand::ExpandArgs;
 
-/// A section as it is given.
+/// A section in the form of an argument.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum SectionName {
     /// Kept verbatim.
@@ -18,7 +18,7 @@ pub enum SectionName {
     Recent,
 }
 
-/// Returns what the block that is named replaced; `None` if none is named.
+/// Returns the turns that the named block replaced; `None` if no block is named.
 pub fn find(
     store: &dyn Database,
     session: &SessionRow,
@@ -40,7 +40,7 @@ pub fn find(
     Ok(Some(found))
 }
 
-/// Says which turns follow.
+/// Returns the heading of the turns.
 pub fn heading(block: &ReplacedTurns) -> String {
     let others = block.covers.iter();
     let others = others.filter(|part| part.loop_id != block.loop_id);

@@ -12,13 +12,13 @@ use loopstore_admin::backup::is_part_of;
 use loopstore_admin::retention::files_removed;
 use loopstore_export::{ExportError, ExportForm, export, export_source};
 use loopstore_files::WholeFile;
-use loopstore_terminal::output::{Counted, remove_unfinished_beside};
+use loopstore_terminal::output::{Counted, remove_unfinished_copies};
 use loopstore_terminal::{App, CliError, Done, select, text};
 use serde_json::json;
 
 use super::context::note_mended;
 
-/// The most files that an error names.
+/// The maximum number of files that an error lists.
 const NAMED: usize = 5;
 
 /// Export a session in another format
@@ -126,7 +126,7 @@ fn what(store: &dyn Database, session: &SessionRow, args: &ExportArgs) -> Result
     Ok(What::Form(form, leaf))
 }
 
-/// Says why a session has no source file.
+/// Returns the error for a session without a source file.
 fn no_source(store: &dyn Database, session: &SessionRow) -> Result<CliError, CliError> {
     let id = text::line(session.session_id.as_str());
     let Some(removed) = files_removed(store, &session.session_id)? else {
@@ -150,7 +150,7 @@ fn no_source(store: &dyn Database, session: &SessionRow) -> Result<CliError, Cli
     Ok(CliError::Failed(text.into()))
 }
 
-/// Returns the only file, or the only one whose path ends as given.
+/// Returns the only file, or the only one whose path ends with the given text.
 fn chosen(
     mut found: Vec<SourceRow>,
     session: &SessionRow,
@@ -202,7 +202,7 @@ fn to_file(
     if is_part_of(path, &app.db) {
         return Err(failed(&"it is the database"));
     }
-    remove_unfinished_beside(path);
+    remove_unfinished_copies(path);
     let file = WholeFile::create(path).map_err(|error| failed(&error))?;
     let mut out = Counted::new(BufWriter::with_capacity(64 << 10, file));
     let mended = match write_what(store, session, what, &mut out) {

@@ -39,7 +39,7 @@ struct Forked {
     parent_seq: Option<u32>,
 }
 
-/// Reads a turn, and a message of it.
+/// Parses a turn, and optionally a message of it.
 fn parse_turn(given: &str) -> Result<(u32, Option<u32>), String> {
     let number = |text: &str| {
         text.parse::<u32>()

@@ -28,9 +28,9 @@ pub struct UnhideArgs {
 
 #[derive(Serialize)]
 struct HiddenSession<'a> {
-    /// The id that the session has, or had, when it is shown.
+    /// The id of the session while it is visible.
     session_id: &'a str,
-    /// The id that it has, or had, when it is hidden.
+    /// The id of the session while it is hidden.
     hidden_as: &'a str,
 }
 
@@ -50,7 +50,7 @@ pub fn run(app: &mut App, args: &HideArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Brings the session back.
+/// Makes a hidden session visible.
 pub fn unhide(app: &mut App, args: &UnhideArgs) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let row = store::read(&*store, |read| hidden(read, &args.session))?;
@@ -76,7 +76,7 @@ pub fn unhide(app: &mut App, args: &UnhideArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Returns the hidden session with this id, or else the only one that had it.
+/// Returns the hidden session with this id, or else the only one that had it before.
 fn hidden(read: &dyn StoreRead, given: &str) -> StoreResult<SessionRow> {
     let none = || StoreError::NoSession(given.to_owned());
     let id = SessionId::new(given).map_err(|_| none())?;

@@ -54,7 +54,7 @@ fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
     for run in runs {
         let text = |column| run.text(column).unwrap_or_default();
         let number = |column| run.number(column).map(text::number).unwrap_or_default();
-        // A run without a result has no size afterwards.
+        // A run without a result has no size after it.
         let after = match text("outcome").as_str() {
             "failed" => String::new(),
             _ => number("tokens_after"),
@@ -78,7 +78,7 @@ fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
     table
 }
 
-/// Returns why runs failed, were refused or fell back, if any did.
+/// Returns the reasons why runs failed, were vetoed or fell back, if there are any.
 fn errors_table(runs: &[Record]) -> Option<TextTable> {
     let mut table = TextTable::new(vec![Column::id("RUN", 18), Column::text("ERROR", 12)]);
     let mut found = false;

@@ -47,7 +47,7 @@ impl HookArgs {
     }
 }
 
-/// Reads the name of an agent.
+/// Returns a parser of agents' names.
 pub fn agent() -> impl TypedValueParser<Value = NativeAgent> {
     let names = NativeAgent::ALL.map(NativeAgent::as_str);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<NativeAgent>())
@@ -69,7 +69,7 @@ pub fn is_called(args: &[OsString]) -> bool {
     false
 }
 
-/// Runs a hook; nothing that fails in it concerns the agent.
+/// Runs a hook. Its errors never reach the agent.
 pub fn guarded(args: Vec<OsString>) -> u8 {
     hook::guarded(args, hint, answer)
 }
@@ -93,7 +93,7 @@ fn answer(args: Vec<OsString>, entry: &mut HookEntry) -> Result<Option<String>, 
     hook::answer(&mut app, &args.call(), entry)
 }
 
-/// Runs a hook that was called in a way that [`is_called`] does not know.
+/// Runs a hook that was called in a form that [`is_called`] does not recognise.
 pub fn run(app: &mut App, args: &HookArgs) -> Result<Done, CliError> {
     hook::run(app, &args.call())
 }

@@ -10,14 +10,14 @@ use loopstore_terminal::output::note;
 use loopstore_terminal::server::Access;
 use loopstore_terminal::{App, CliError, Done, progress, text};
 use loopstore_transcripts::{
-    FileProgress, ImportError, ImportOptions, ImportReport, Repaired, Skipped, import_paths,
+    FileProgress, FileRepair, ImportError, ImportOptions, ImportReport, Skipped, import_paths,
     importers,
 };
 
 use super::redaction::RedactionArgs;
 use super::watch;
 
-/// The most sessions, and the most skipped records, that are listed.
+/// The maximum number of sessions, and of skipped records, in the lists.
 const LISTED: usize = 10;
 
 /// Import transcripts; run again, it adds only what is new
@@ -67,7 +67,7 @@ fn formats() -> PossibleValuesParser {
     PossibleValuesParser::new(importers().iter().map(|importer| importer.format()))
 }
 
-/// Imports what is there and what is added later.
+/// Imports existing content, and later additions.
 pub fn run_watch(app: &mut App, args: &WatchArgs) -> Result<Done, CliError> {
     let mut args = args.args.clone();
     args.watch = true;
@@ -77,7 +77,7 @@ pub fn run_watch(app: &mut App, args: &WatchArgs) -> Result<Done, CliError> {
 /// Imports and prints what was added.
 pub fn run(app: &mut App, args: &ImportArgs) -> Result<Done, CliError> {
     let redaction = args.redaction.policy()?;
-    // Checked before the database is created: mistyped paths should leave nothing behind.
+    // Checked before the database is created, so that a mistyped path leaves nothing behind.
     let mut missing = None;
     for path in &args.paths {
         match std::fs::metadata(path) {
@@ -102,8 +102,8 @@ pub fn run(app: &mut App, args: &ImportArgs) -> Result<Done, CliError> {
     let store = app.open_file(access)?;
     let done = import(app, args, redaction, &store);
     if done.is_err() && is_new {
-        // An empty database left behind would look like one in use. What prevents its removal also
-        // failed the import, which is reported.
+        // An empty database left behind would look like one in use. If it cannot be removed, the same cause made the
+        // import fail, which is reported.
         let _ = store.remove_if_empty();
     }
     done
@@ -170,7 +170,7 @@ fn import(
     Ok(done)
 }
 
-/// Names the sessions that were first imported without redaction.
+/// Lists the sessions that were first imported without redaction.
 pub(super) fn warn_of_unredacted(report: &ImportReport) {
     for session in report.unredacted.iter().take(LISTED) {
         let id = text::line(session.as_str());
@@ -181,7 +181,8 @@ pub(super) fn warn_of_unredacted(report: &ImportReport) {
     }
 }
 
-/// Names the conversations that an id or a file stood for another one before.
+/// Lists the conversations that were stored as branches or under another id, since their id or file belonged to another
+/// conversation before.
 pub(super) fn note_other_conversations(report: &ImportReport) {
     let separated = report.separated.iter().map(|one| {
         let (file, id) = (text::line(&one.file), text::line(one.id.as_str()));
@@ -222,7 +223,7 @@ fn summary(report: &ImportReport) -> String {
             text::count(report.added_messages, "new message"),
             report.seconds,
         ),
-        // A record that is in two files counts in each.
+        // A record in two files is counted in each.
         format!(
             "{held} {}, {} and {}.",
             text::count(report.loops, "loop"),
@@ -254,7 +255,7 @@ fn summary(report: &ImportReport) -> String {
     lines.join("\n")
 }
 
-/// Counts what was not read, and what was not read as it stands; `None` if all was.
+/// Returns the counts of skipped and repaired content; `None` if there is none.
 fn left_out(report: &ImportReport) -> Option<String> {
     let repaired = report.repaired.iter().map(|one| one.count).sum::<u64>();
     let unread = report.unread.len() as u64;
@@ -272,7 +273,7 @@ fn left_out(report: &ImportReport) -> Option<String> {
     (!counts.is_empty()).then(|| format!("Left out or repaired: {}.", counts.join(", ")))
 }
 
-pub(super) fn repaired_line(repaired: &Repaired) -> String {
+pub(super) fn repaired_line(repaired: &FileRepair) -> String {
     let line = repaired
         .line
         .map_or(String::new(), |line| format!(":{line}"));

@@ -15,7 +15,7 @@ pub struct IndexArgs {
     rebuild: bool,
 }
 
-/// Updates the index and prints how far it is.
+/// Updates the index and prints its state.
 pub fn run(app: &mut App, args: &IndexArgs) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let bar = progress::bar("messages indexed");
@@ -38,7 +38,7 @@ pub fn run(app: &mut App, args: &IndexArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Updates the index where a progress bar can be seen. The search reports what goes wrong.
+/// Updates the index with a progress bar, if it is visible. The search reports errors.
 pub fn catch_up_with_bar(store: &dyn Database) {
     let bar = progress::bar("messages indexed");
     if !bar.is_hidden() {

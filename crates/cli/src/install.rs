@@ -36,7 +36,7 @@ pub struct InstallArgs {
     uninstall: bool,
 }
 
-/// Installs, or takes out what was installed.
+/// Installs, or uninstalls.
 pub fn run(app: &mut App, args: &InstallArgs) -> Result<Done, CliError> {
     if args.mcp && !cfg!(feature = "mcp") {
         let text = "this loopstore was built without `mcp`; build it with `--features mcp`: \

@@ -4,10 +4,10 @@ use loopstore::SessionId;
 use loopstore_admin::retention::KeptFile;
 use loopstore_terminal::text;
 
-/// The most files that are named, and the most sessions of each.
+/// The maximum number of files in the list, and of sessions for each.
 const NAMED: usize = 5;
 
-/// Says which files are removed and which stay, and whom they belong to as well.
+/// Returns lines on the files that are removed and that stay, with the other sessions in them.
 pub fn lines(files: &[KeptFile]) -> Vec<String> {
     text::at_most(files.iter().map(line), NAMED)
 }

@@ -8,14 +8,14 @@ use loopstore::Key;
 use loopstore_terminal::CliError;
 use zeroize::Zeroize;
 
-/// Names the variable whose value is the key, where no option says where it comes from.
+/// The environment variable that names the variable with the key, if no option selects a source.
 const ENV: &str = "LOOPSTORE_KEY_ENV";
-/// The command that prints the key, where no option says where it comes from.
+/// The environment variable with the command that prints the key, if no option selects a source.
 const COMMAND: &str = "LOOPSTORE_KEY_COMMAND";
-/// No key is longer.
+/// The maximum size of a key.
 const MAX_BYTES: u64 = 4096;
 
-/// The source of the key. The key itself is no argument, and nothing shows it.
+/// The source of the key. The key itself is never an argument, and is never shown.
 #[derive(clap::Args)]
 #[group(multiple = false)]
 pub struct KeyArgs {
@@ -36,13 +36,12 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// True if an option says where the key comes from.
+    /// True if an option selects a source.
     pub fn is_given(&self) -> bool {
         self.key_fd.is_some() || self.key_env.is_some() || self.key_command.is_some()
     }
 
-    /// Returns the options again, for a program that is to find the same key: a descriptor cannot be handed
-    /// on.
+    /// Returns the options for a program that must find the same key. A file descriptor cannot be passed on.
     pub fn as_args(&self) -> Vec<String> {
         let named = [
             ("--key-env", &self.key_env),
@@ -56,7 +55,7 @@ impl KeyArgs {
             .collect()
     }
 
-    /// Reads the key if a variable holds it: runs no command and never prompts.
+    /// Reads the key from a variable; runs no command and never prompts.
     pub fn read_silently(&self) -> Option<Key> {
         if self.key_fd.is_some() || self.key_command.is_some() {
             return None;
@@ -68,8 +67,7 @@ impl KeyArgs {
         Key::parse(from_variable(&name).ok()?).ok()
     }
 
-    /// Reads the key; `None` if no source is given. No message repeats the arguments:
-    /// they may be the key itself.
+    /// Reads the key; `None` if there is no source. No message repeats the arguments, since they may be the key itself.
     pub fn read(&self) -> Result<Option<Key>, CliError> {
         let bytes = if let Some(number) = &self.key_fd {
             from_descriptor(number)?
@@ -89,7 +87,7 @@ impl KeyArgs {
     }
 }
 
-/// Returns a variable that stands for an option; an empty one counts as none.
+/// Returns the variable that replaces an option; an empty variable counts as unset.
 fn setting(name: &str) -> Result<Option<String>, CliError> {
     match std::env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),
@@ -146,7 +144,7 @@ fn from_command(line: &str) -> Result<Vec<u8>, CliError> {
 }
 
 fn read_all(from: impl Read) -> std::io::Result<Vec<u8>> {
-    // Room for all of it at once: a vector that grows leaves copies behind.
+    // Allocated at once: a vector that grows leaves copies of the key in memory.
     let mut bytes = Vec::with_capacity(MAX_BYTES as usize + 32);
     from.take(MAX_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)

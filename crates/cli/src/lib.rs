@@ -1,11 +1,11 @@
-//! The command `loopstore`. The library computes; this program talks.
+//! The command `loopstore`. The libraries compute; this crate prints, reads the environment and names commands.
 //!
-//! It is a library of one function, [`run`]: the program calls it, and so does the console script of the
-//! Python package.
+//! The crate has one public function, [`run`], which the program calls, and also the console script of the Python
+//! package.
 //!
-//! The commands are one file each, with a struct of arguments (`AppendArgs`) whose doc comment is the help and a `run` function.
-//! Results go to stdout, all else to stderr. A new command is one file, its variant in `Command`
-//! and its line in `run_command`.
+//! Each command is one file, with a struct of arguments (`AppendArgs`) whose doc comment is the help, and a `run`
+//! function. Results go to stdout, everything else to stderr. A new command is one file, its variant in `Command`, and
+//! its line in `run_command`.
 
 mod append;
 mod archive;
@@ -84,7 +84,7 @@ use loopstore_terminal::{App, CliError, Done};
 struct Cli {
     /// The database: a file, or `postgres://USER@HOST:PORT/NAME` [env: LOOPSTORE_DB] [default:
     /// loopstore.db].
-    // Read from the environment by hand: usage lines would name the option as one that is needed.
+    // Read from the environment here, not by clap: usage lines would show the option as required.
     #[arg(long, global = true, value_name = "PATH|URL")]
     db: Option<PathBuf>,
 
@@ -166,16 +166,16 @@ enum Command {
     Man(man::ManArgs),
 }
 
-/// Commands that a build may lack.
+/// Commands that a build may leave out.
 const OPTIONAL: [&str; 3] = ["browse", "mcp", "schema"];
-/// Commands that remove something: nobody who mistyped another one is led to them.
+/// Commands that remove data, which are not suggested for a mistyped command.
 const REMOVING: [&str; 3] = ["erase", "prune", "redact"];
 /// The answer to `loopstore restore`, which is not a command.
 const RESTORE: &str = "there is no `restore`: a backup is a database like any other. Read it with \
     `--db BACKUP`, or copy the file to its place while no program has the database open. `redo` takes back \
     an undo, `unarchive` unpacks a session";
 
-/// The feature that brings a command.
+/// Returns the feature that a command needs.
 fn feature_of(command: &str) -> &str {
     match command {
         "schema" => "postgres",
@@ -183,13 +183,13 @@ fn feature_of(command: &str) -> &str {
     }
 }
 
-/// Returns which of these commands was asked for, where it is unknown.
+/// Returns the unknown command if it is one of these.
 fn left_out(error: &clap::Error) -> Option<&'static str> {
     let asked = asked_for(error)?;
     OPTIONAL.into_iter().find(|name| *name == asked)
 }
 
-/// Returns the command that was asked for, where it is unknown.
+/// Returns the unknown command.
 fn asked_for(error: &clap::Error) -> Option<&str> {
     match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(asked)) => Some(asked),
@@ -197,7 +197,7 @@ fn asked_for(error: &clap::Error) -> Option<&str> {
     }
 }
 
-/// Takes commands that remove something out of what is proposed for a mistyped one.
+/// Removes commands that remove data from the suggestions for a mistyped command.
 fn without_removals(mut error: clap::Error) -> clap::Error {
     let kept = match error.remove(ContextKind::SuggestedSubcommand) {
         Some(ContextValue::String(name)) => vec![name],
@@ -217,7 +217,7 @@ fn without_removals(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Builds in the fault that a test asks for.
+/// Activates the fault that a test selects.
 fn activate_failpoints() {
     #[cfg(debug_assertions)]
     if let Ok(fault) = std::env::var("LOOPSTORE_BROKEN") {
@@ -225,14 +225,14 @@ fn activate_failpoints() {
     }
 }
 
-/// Lets a write beyond the size that files may have (`ulimit -f`) fail with an error. By default the system
-/// ends the process with a signal, and nothing says why.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail with an error. By default the system ends the process
+/// with a signal, without a message.
 fn fail_at_the_file_limit() {
-    // Without it a write ends the process as before.
+    // If this fails, such a write ends the process as before.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
-/// Runs the command that the arguments name, of which the first is the program, and returns the exit code.
+/// Runs the command in the arguments, the first of which is the program. Returns the exit code.
 pub fn run(args: Vec<OsString>) -> u8 {
     fail_at_the_file_limit();
     if complete::answer_shell(&args) {
@@ -284,7 +284,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Done::Well) => 0,
         Ok(Done::Badly) => 1,
         Ok(Done::Damaged) => 3,
-        // An address may hold a password.
+        // An address may contain a password.
         Err(error) => match app.address() {
             Some(_) => error::report(error, None),
             None => error::report(error, file.as_deref()),
@@ -292,7 +292,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
     }
 }
 
-/// True if a command prints text to read at leisure: all at once, and without asking anything.
+/// True if a command prints text to read at leisure: at once, and without questions.
 fn wants_pager(cli: &Cli) -> bool {
     let is_read = match &cli.command {
         Some(Command::Context(args)) => args.is_text(),

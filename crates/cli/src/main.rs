@@ -1,4 +1,4 @@
-//! The program `loopstore`: all that it does is in the library beside it.
+//! The program `loopstore`; its code is in the library of this crate.
 
 use std::process::ExitCode;
 

@@ -22,7 +22,7 @@ pub struct ManArgs {
 pub fn run(app: &mut App, args: &ManArgs) -> Result<Done, CliError> {
     let program = Cli::command().disable_help_subcommand(true);
     let Some(folder) = &args.folder else {
-        // Rendered in memory first: a closed pipe is not an error of the page.
+        // Rendered in memory first, since a closed pipe is not an error of the page.
         let mut page = Vec::new();
         clap_mangen::Man::new(program).render(&mut page)?;
         app.out.bytes(&page)?;

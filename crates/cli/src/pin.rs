@@ -37,7 +37,7 @@ pub struct UnpinArgs {
     loop_id: Option<String>,
 }
 
-/// Pins messages, or lists what is pinned.
+/// Pins messages, or lists the pins.
 pub fn run(app: &mut App, args: &PinArgs) -> Result<Done, CliError> {
     let leaf = args.loop_id.as_deref();
     match &args.message {
@@ -51,7 +51,7 @@ pub fn run(app: &mut App, args: &PinArgs) -> Result<Done, CliError> {
     }
 }
 
-/// Takes pins back.
+/// Removes pins.
 pub fn run_unpin(app: &mut App, args: &UnpinArgs) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let leaf = args.loop_id.as_deref();
@@ -120,8 +120,8 @@ fn request(
     Ok((session, PinRequest { of, leaf }))
 }
 
-/// Reads `LOOP:TURN` or `LOOP:TURN:SEQ`. The id of a loop may hold colons: where both readings name one, a
-/// whole id goes before a prefix.
+/// Parses `LOOP:TURN` or `LOOP:TURN:SEQ`. The id of a loop may contain colons: if both readings name a loop, a whole id
+/// is preferred to a prefix.
 fn reference(store: &dyn Database, session: &SessionRow, text: &str) -> Result<PinRef, CliError> {
     let found = |reading: &Reading<'_>| select::loop_row(store, session, reading.loop_id);
     let readings = (reading(text, false), reading(text, true));

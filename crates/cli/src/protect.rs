@@ -20,7 +20,7 @@ struct Protected<'a> {
     protected_at: Option<&'a str>,
 }
 
-/// Protects the session, or no longer.
+/// Adds or ends the protection of the session.
 pub fn run(app: &mut App, args: &ProtectArgs) -> Result<Done, CliError> {
     let store = app.open_to_write()?;
     let session = select::session(&*store, &args.session)?.session_id;

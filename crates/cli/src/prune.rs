@@ -1,17 +1,17 @@
 //! `loopstore prune`
 
-use loopstore_admin::retention::{self, KeptWhy, PruneReport, PruneRequest};
+use loopstore_admin::retention::{self, KeepReason, PruneReport, PruneRequest};
 use loopstore_terminal::confirm::confirm;
 use loopstore_terminal::output::note_copies;
 use loopstore_terminal::{App, CliError, Done, text};
 
-use super::erase::left;
+use super::erase::report_leftover;
 use super::kept_files;
 
-/// The most days that an age can have: a thousand years.
+/// The maximum age in days: a thousand years.
 const MOST_DAYS: i64 = 365_250;
 
-/// The most sessions that are listed.
+/// The maximum number of sessions in the list.
 const LISTED: usize = 20;
 
 /// Permanently remove old sessions, each with a receipt
@@ -44,7 +44,7 @@ pub struct PruneArgs {
     yes: bool,
 }
 
-/// Reads an age and returns it in milliseconds.
+/// Parses an age, and returns it in milliseconds.
 pub fn age(given: &str) -> Result<i64, String> {
     let wrong = || "expected a number with m, h, d, w or y, such as 30d".to_owned();
     let split = given
@@ -93,7 +93,7 @@ pub fn run(app: &mut App, args: &PruneArgs) -> Result<Done, CliError> {
     }
     app.print(&report, || summary(&report))?;
     note_copies(&report.copies);
-    Ok(left(report.leftover, "prune"))
+    Ok(report_leftover(report.leftover, "prune"))
 }
 
 fn summary(report: &PruneReport) -> String {
@@ -122,12 +122,12 @@ fn summary(report: &PruneReport) -> String {
     lines.extend(text::at_most(pruned, LISTED));
     let kept = report.kept.iter().map(|one| {
         let why = match one.why {
-            KeptWhy::Protected => "it is protected",
-            KeptWhy::Open => {
+            KeepReason::Protected => "it is protected",
+            KeepReason::Open => {
                 "one of its loops has not ended, and it was active within the last day"
             }
-            KeptWhy::Undated => "no time of it is known; `erase` removes it",
-            KeptWhy::Linked => "it is linked to a session that is kept",
+            KeepReason::Undated => "no time of it is known; `erase` removes it",
+            KeepReason::Linked => "it is linked to a session that is kept",
             _ => "it changed in the meantime",
         };
         format!("{} kept: {why}", text::line(one.session_id.as_str()))

@@ -30,7 +30,7 @@ fn known(given: &str) -> Result<String, String> {
     Err(format!("expected one of {}", COUNTERS.join(", ")))
 }
 
-/// Recounts and prints how much.
+/// Recounts and prints the counts.
 pub fn run(app: &mut App, args: &RecountArgs) -> Result<Done, CliError> {
     let name = args.counter.clone().unwrap_or_else(|| unfinished(app));
     let counter = counter_named(&name)
@@ -51,7 +51,7 @@ pub fn run(app: &mut App, args: &RecountArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Returns the counter that a recount was cut off with, if this program has it, else the default.
+/// Returns the counter of an interrupted recount, if this program has it, else the default.
 fn unfinished(app: &App) -> String {
     match app.open_to_read() {
         Err(OpenError::Recounting { to }) if counter_named(&to).is_some() => to,

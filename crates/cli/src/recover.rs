@@ -41,7 +41,7 @@ fn summary(report: &RecoverReport) -> String {
         "Aborted"
     };
     lines.extend(report.aborted.iter().map(|one| aborted(done, one)));
-    lines.extend(report.left.iter().map(left));
+    lines.extend(report.left.iter().map(skipped_loop));
     if lines.is_empty() {
         lines.push("No loop is pending or running.".into());
     }
@@ -74,7 +74,7 @@ fn aborted(done: &str, one: &AbortedLoop) -> String {
     )
 }
 
-fn left(one: &HeldLoop) -> String {
+fn skipped_loop(one: &HeldLoop) -> String {
     let why = match (&one.owner, &one.lease_until) {
         (Some(owner), Some(until)) => format!("leased by {} until {until}", text::line(owner)),
         _ => "it never had a lease; --all aborts it".into(),

@@ -6,18 +6,18 @@ use std::collections::BTreeSet;
 
 use loopstore::SessionId;
 use loopstore_admin::retention::{
-    self, FindingPlace, FoundSecret, LeftPlace, Leftover, RedactReport, RedactRequest,
+    self, ContentRemnant, FindingPlace, FoundSecret, Leftover, RedactReport, RedactRequest,
 };
 use loopstore_redact::FoundBy;
 use loopstore_terminal::confirm::confirm;
 use loopstore_terminal::output::{note, note_copies};
 use loopstore_terminal::{App, CliError, Done, select, text};
 
-use super::erase::left;
+use super::erase::report_leftover;
 use super::kept_files;
 use super::redaction::RedactionArgs;
 
-/// The most places that are listed.
+/// The maximum number of places in the list.
 const LISTED: usize = 20;
 
 /// Replace secrets in a stored session with markers
@@ -96,7 +96,7 @@ pub fn run(app: &mut App, args: &RedactArgs) -> Result<Done, CliError> {
     if report.leftover == Leftover::InContent {
         return Ok(still_there(&report));
     }
-    Ok(left(report.leftover, "redact"))
+    Ok(report_leftover(report.leftover, "redact"))
 }
 
 fn summary(report: &RedactReport) -> String {
@@ -135,7 +135,7 @@ fn summary(report: &RedactReport) -> String {
     lines.join("\n")
 }
 
-/// Lists what was found and is not replaced.
+/// Lists the secrets that were found and are not replaced.
 fn held_back(report: &RedactReport) -> Vec<String> {
     let count: u64 = report.held_back.values().sum();
     if count == 0 {
@@ -155,7 +155,7 @@ fn held_back(report: &RedactReport) -> Vec<String> {
     lines
 }
 
-/// Describes a secret: what it is and where, and the text around it.
+/// Describes a secret with its place, and the text around it.
 fn finding_lines(one: &FoundSecret) -> [String; 2] {
     let of = &one.finding;
     let part = match of.found_by {
@@ -190,8 +190,8 @@ fn place(place: &FindingPlace) -> String {
     }
 }
 
-/// Says which other sessions hold what was replaced, and what to do. No rule finds a value there that stands
-/// without the name or the form that made it a secret here.
+/// Lists the other sessions that contain replaced values, with the next step. No rule finds a value there that lacks
+/// the name or the form by which it was recognised here.
 fn other_sessions(ids: &BTreeSet<&str>) -> Vec<String> {
     let (hold, it) = match ids.len() {
         1 => ("1 other session holds", "it"),
@@ -210,10 +210,10 @@ fn other_sessions(ids: &BTreeSet<&str>) -> Vec<String> {
     lines
 }
 
-/// Says where secrets still stand, and returns how the command ended: other sessions are redacted by
-/// themselves.
+/// Lists the remaining places of secrets, and returns the exit status of the command: other sessions are redacted
+/// separately.
 fn still_there(report: &RedactReport) -> Done {
-    let is_other = |place: &LeftPlace| {
+    let is_other = |place: &ContentRemnant| {
         let own = &report.session_id;
         place.session_id.as_ref().is_some_and(|id| id != own)
     };

@@ -1,4 +1,4 @@
-//! The options that say which of the secrets found are replaced.
+//! The options that select which of the found secrets are replaced.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use loopstore_redact::{Confidence, RedactionPolicy, rule_names};
 use loopstore_terminal::CliError;
 use loopstore_terminal::nearest::nearest;
 
-/// The allow files where no option names one.
+/// The allow files if no option names one.
 const ENV: &str = "LOOPSTORE_ALLOW_FILE";
 
 /// The options that select the secrets to replace.

@@ -5,7 +5,7 @@ use loopstore_terminal::{App, CliError, Done, select, text};
 
 use super::compact;
 
-/// A compaction of the originals, and whose compactions are undone before it.
+/// The options of a compaction of the originals, and of the compactions that are undone before it.
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct RepairArgs {
@@ -26,7 +26,7 @@ pub fn run(app: &mut App, args: &RepairArgs) -> Result<Done, CliError> {
     Ok(if is_well { Done::Well } else { Done::Badly })
 }
 
-/// Says what a repair did.
+/// Returns the result of a repair.
 fn summary(report: &RepairReport, dry_run: bool) -> String {
     if report.undone.is_empty() {
         return "Nothing to repair: no compaction of a provider is active.".to_owned();

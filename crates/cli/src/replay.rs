@@ -46,7 +46,7 @@ pub struct ReplayArgs {
 }
 
 impl ReplayArgs {
-    /// True if all of it is shown to people without a pause.
+    /// True if the whole output is printed for people without pauses.
     pub fn is_read_at_once(&self) -> bool {
         self.instant && self.form.is_none()
     }
@@ -89,12 +89,12 @@ pub fn run(app: &mut App, args: &ReplayArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// True if a person is watching, and not a program that reads lines.
+/// True if a person is watching, not a program that reads lines.
 fn wants_waiting(args: &ReplayArgs) -> bool {
     args.form.is_none() && std::io::stdout().is_terminal()
 }
 
-/// The pause before each message.
+/// Computes the pause before each message.
 struct Pace {
     waits: bool,
     speed: f64,
@@ -112,8 +112,8 @@ impl Pace {
         }
     }
 
-    /// Returns the pause before something that happened `at` milliseconds after the epoch. A time
-    /// before the last one, or none, makes no pause.
+    /// Returns the pause before an event `at` milliseconds after the epoch. There is no pause for a time before the
+    /// last one, or without a time.
     fn gap(&mut self, at: Option<i64>) -> Duration {
         let Some(at) = at else { return Duration::ZERO };
         let last = self.last.replace(at).unwrap_or(at);

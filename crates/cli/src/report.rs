@@ -10,7 +10,7 @@ use loopstore_files::WholeFile;
 use loopstore_report::{
     Prices, ReportError, ReportLine, ReportOptions, file_name, write_overview, write_report,
 };
-use loopstore_terminal::output::{Counted, cannot_write, check_target, remove_unfinished_beside};
+use loopstore_terminal::output::{Counted, cannot_write, check_target, remove_unfinished_copies};
 use loopstore_terminal::{App, CliError, Done, select, text};
 use serde_json::json;
 
@@ -168,7 +168,7 @@ fn to_file<T>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<T, ReportError>,
 ) -> Result<(u64, T), CliError> {
-    remove_unfinished_beside(path);
+    remove_unfinished_copies(path);
     let file = WholeFile::create(path).map_err(|error| cannot_write(path, &error))?;
     let mut out = Counted::new(BufWriter::with_capacity(64 << 10, file));
     let made = match write(&mut out) {

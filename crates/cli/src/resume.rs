@@ -15,7 +15,7 @@ use loopstore_export::{
     MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native,
 };
 use loopstore_files::WholeFile;
-use loopstore_terminal::output::remove_unfinished_beside;
+use loopstore_terminal::output::remove_unfinished_copies;
 use loopstore_terminal::{App, CliError, Done, amount, select, text};
 use serde::Serialize;
 
@@ -70,7 +70,7 @@ struct ResumedSession<'a> {
     is_whole: bool,
 }
 
-/// Writes the transcript and says how to start the agent on it.
+/// Writes the transcript and prints the command that starts the agent with it.
 pub fn run(app: &mut App, args: &ResumeArgs) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session(&*store, &args.session)?;
@@ -139,7 +139,7 @@ fn messages(
     }
 }
 
-/// Returns the folder that the agent is to work in. A transcript from elsewhere may name any.
+/// Returns the folder in which the agent works. A transcript from another machine may name any folder.
 fn folder(given: Option<&Path>, recorded: Option<&str>) -> Result<String, CliError> {
     let recorded = recorded.map(Path::new);
     let here = recorded.filter(|path| path.is_absolute() && path.is_dir());
@@ -174,7 +174,7 @@ fn write(
     messages: &[AgentMessage],
     path: &Path,
 ) -> std::io::Result<NativeReport> {
-    remove_unfinished_beside(path);
+    remove_unfinished_copies(path);
     let file = WholeFile::create_new(path)?;
     let mut out = BufWriter::with_capacity(64 << 10, file);
     let report = write_native(native, messages, &mut out)?;
@@ -183,7 +183,7 @@ fn write(
     Ok(report)
 }
 
-/// Returns the line that starts the agent; `home` is where it looks for a file that is elsewhere.
+/// Returns the command that starts the agent; `home` is the folder in which it finds a file that is elsewhere.
 fn start(args: &ResumeArgs, native: &NativeSession, file: &str, home: Option<&Path>) -> String {
     let (file, id) = (text::quoted(file), native.id());
     let mut steps = Vec::new();
@@ -191,7 +191,7 @@ fn start(args: &ResumeArgs, native: &NativeSession, file: &str, home: Option<&Pa
     if !is_here {
         steps.push(format!("cd {}", text::quoted(native.folder())));
     }
-    // It finds a session only by its place.
+    // These agents find a session only by the path of its file.
     let finds_by_place = matches!(args.agent, NativeAgent::ClaudeCode | NativeAgent::Codex);
     if let (Some(home), true) = (home, finds_by_place) {
         let folder = home.parent().unwrap_or(home).display().to_string();
@@ -234,7 +234,7 @@ fn summary(resumed: &ResumedSession<'_>) -> String {
     lines.join("\n")
 }
 
-/// Says what was left out or mended, and how often.
+/// Returns a line on the parts that were left out or mended, with their number.
 fn counted(count: &MendingCount) -> String {
     let what = context::label(count.kind);
     let of = match (&count.item, &count.provider) {

@@ -37,7 +37,7 @@ enum SchemaEngine {
     Citus,
 }
 
-/// Prints the script, or what was found of a cluster.
+/// Prints the script, or the result of a check of a cluster.
 pub fn run(app: &mut App, args: &SchemaArgs) -> Result<Done, CliError> {
     if args.check {
         return check(app, args.engine);
@@ -79,7 +79,7 @@ fn check(app: &mut App, engine: SchemaEngine) -> Result<Done, CliError> {
     Ok(if report.ok { Done::Well } else { Done::Badly })
 }
 
-/// Returns a report as people read it.
+/// Returns a report as text for people.
 fn summary(report: &ClusterReport) -> String {
     let mut lines = vec![match report.ok {
         true => format!("{} is set up as it should be", report.database),

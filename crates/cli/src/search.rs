@@ -139,7 +139,7 @@ fn sessions(app: &mut App, results: &SessionResults) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Prints a hit: where it is, what shows why, and where the same stands again.
+/// Prints a hit: its place, an excerpt, and its near duplicates.
 fn list(app: &mut App, hit: &SearchHit, indent: &str) -> Result<(), CliError> {
     let is_terminal = std::io::stdout().is_terminal();
     app.out.text(&format!("{indent}{}", hit_heading(hit)))?;
@@ -153,7 +153,8 @@ fn list(app: &mut App, hit: &SearchHit, indent: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Joins the words; one with a space in it, of several, was quoted as a phrase.
+/// Joins the words of a query; a word with a space, if it is one of several, was quoted in the shell and becomes a
+/// phrase.
 pub fn joined(words: &[String]) -> String {
     let is_phrase = |word: &&String| word.contains(char::is_whitespace) && !word.contains('"');
     let word = |word: &String| match Some(word).filter(is_phrase) {
@@ -163,7 +164,7 @@ pub fn joined(words: &[String]) -> String {
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Opens the database for writing, so that the index can catch up, or else for reading.
+/// Opens the database for writing, so that the index can be updated, or else for reading.
 pub fn open(app: &App) -> Result<Box<dyn Database>, CliError> {
     match app.open_to_write() {
         Err(loopstore::OpenError::Other { .. } | loopstore::OpenError::ReadOnly { .. }) => {
@@ -206,7 +207,7 @@ pub fn query(
 
 fn time_millis(given: &str, edge: Edge) -> Result<i64, CliError> {
     let time = amount::parse_time(given, edge).map_err(CliError::Usage)?;
-    // A time that could be parsed has milliseconds.
+    // A parsed time always has milliseconds.
     Ok(time.millis().unwrap_or_default())
 }
 

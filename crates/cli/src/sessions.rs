@@ -6,7 +6,7 @@ use loopstore_terminal::amount::Edge;
 use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::{App, CliError, Done, amount, select, text};
 
-/// The columns of a project's name.
+/// The width of the column with the project.
 const PROJECT: usize = 20;
 
 /// List the sessions, most recently active first
@@ -74,7 +74,8 @@ pub fn run(app: &mut App, args: &SessionsArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// The title comes last: it may be long, and what follows it would be padded to the longest.
+/// Returns the table of the sessions. The title is the last column: it may be long, and columns after it would be
+/// padded.
 fn table(rows: &[Record]) -> TextTable {
     let mut table = TextTable::new(vec![
         Column::id("SESSION", 18),

@@ -7,7 +7,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 use super::show_tree::tree;
 
-/// The most columns of a title.
+/// The maximum width of a title.
 const TITLE: usize = 400;
 
 /// Show a session: its tree of loops, with the blocks that compactions put on them
@@ -60,14 +60,14 @@ fn head(session: &Record) -> String {
     format!("{first}\n{}\n{}\n", facts.join(", "), totals.join(", "))
 }
 
-/// The JSON: the session's row, with the loops in place of their number.
+/// The JSON of a session: its row, with the loops in place of their number.
 struct SessionJson<'a>(&'a SessionView);
 
 impl Serialize for SessionJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (column, value) in self.0.session.iter() {
-            // `loops` are the loops themselves here.
+            // Here `loops` are the loops themselves.
             let column = if column == "loops" {
                 "loop_count"
             } else {

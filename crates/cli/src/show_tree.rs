@@ -24,7 +24,7 @@ struct TreeView<'a> {
     view: &'a SessionView,
     parents: Vec<Option<usize>>,
     children: Vec<Vec<usize>>,
-    /// The loops from the root to the current one.
+    /// True for the loops from the root to the current one.
     is_current: Vec<bool>,
     lines: Vec<String>,
 }
@@ -35,7 +35,7 @@ impl<'a> TreeView<'a> {
         let mut seen: HashMap<String, usize> = HashMap::new();
         let (mut parents, mut children) = (Vec::new(), vec![Vec::new(); count]);
         for (at, (row, _)) in view.loops.iter().enumerate() {
-            // A parent that comes later, or is in another session, is only a name.
+            // A parent that comes later, or is in another session, is only named.
             let parent = row
                 .text("parent_loop_id")
                 .and_then(|id| seen.get(&id).copied());
@@ -61,7 +61,7 @@ impl<'a> TreeView<'a> {
         }
     }
 
-    /// Adds a loop and those that continue it, its branches indented.
+    /// Adds a loop and the loops that continue it, with its branches indented.
     fn line_of_loops(&mut self, first: usize, indent: &str) {
         let mut next = Some(first);
         while let Some(at) = next {
@@ -75,8 +75,8 @@ impl<'a> TreeView<'a> {
         }
     }
 
-    /// Returns the loop that goes on from this one: on the way to the current loop, else the first
-    /// that begins after its last turn.
+    /// Returns the loop that continues this one: the one on the chain of the current loop, else the first that begins
+    /// after its last turn.
     fn main_child(&self, at: usize) -> Option<usize> {
         let children = &self.children[at];
         let last = self.view.loops[at].0.number("turns").map(|turns| turns - 1);
@@ -104,7 +104,7 @@ impl<'a> TreeView<'a> {
         }
     }
 
-    /// Says where a loop continues from, unless that is the end of the loop above it.
+    /// Returns where a loop continues from, unless that is the end of the loop above it.
     fn origin(&self, at: usize) -> String {
         let row = &self.view.loops[at].0;
         let (Some(id), turn) = (row.text("parent_loop_id"), row.number("parent_turn")) else {
@@ -130,7 +130,7 @@ impl<'a> TreeView<'a> {
 fn head(row: &Record) -> String {
     let word = |column| text::line(&row.text(column).unwrap_or_default());
     let number = |column| row.number(column).unwrap_or(0);
-    // The order of the lines shows the rest.
+    // The order of the lines shows the other kinds.
     let kind = match word("continuation_kind").as_str() {
         "Initial" | "Default" => String::new(),
         kind => format!(", {kind}"),

@@ -8,7 +8,7 @@ use loopstore_terminal::output::note;
 use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::{App, CliError, Done, nearest, text, with_causes};
 
-/// The views, as the help names them.
+/// The names of the views for the help.
 const VIEWS: [&str; 17] = [
     "v_sessions",
     "v_loops",
@@ -94,7 +94,7 @@ fn with_near_view(error: CliError) -> CliError {
     }
 }
 
-/// Returns the rows as a table; a column of nothing but numbers stands to the right.
+/// Returns the rows as a table; a column that contains only numbers is aligned right.
 pub fn table(rows: &QueryRows) -> TextTable {
     let column = |(at, name): (usize, &String)| {
         let mut cells = rows.rows.iter().map(|row| &row[at]);

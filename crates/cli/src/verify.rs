@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use loopstore::{OpenError, StoreError};
 use loopstore_admin::salvage::{SalvageReport, salvage};
-use loopstore_terminal::output::remove_unfinished_beside;
+use loopstore_terminal::output::remove_unfinished_copies;
 use loopstore_terminal::{App, CliError, Done, progress, text};
 use loopstore_verify::{Checked, Head, VerifyReport, take_head, verify, verify_against};
 use serde::Serialize;
 use serde_json::json;
 
-/// The most problems that are listed.
+/// The maximum number of problems in the list.
 const LISTED: usize = 50;
 
 /// Check the integrity of the database: every digest, total and reference
@@ -46,7 +46,7 @@ pub struct VerifyArgs {
 /// Verifies the database.
 pub fn run(app: &mut App, args: &VerifyArgs) -> Result<Done, CliError> {
     if let Some(to) = &args.salvage {
-        remove_unfinished_beside(to);
+        remove_unfinished_copies(to);
         let report = salvage(&app.db, app.key.as_ref(), to, args.force)?;
         app.print(&report, || salvaged(to, &report))?;
         return Ok(done(report.ok));
@@ -80,7 +80,7 @@ pub fn run(app: &mut App, args: &VerifyArgs) -> Result<Done, CliError> {
     }
 }
 
-/// Reads the key of heads, but for the end of its line.
+/// Reads the key of heads, without its line ending.
 fn key_in(file: &Path) -> Result<Vec<u8>, CliError> {
     let mut key = std::fs::read(file)
         .map_err(|error| CliError::Usage(format!("cannot read {}: {error}", file.display())))?;

@@ -9,19 +9,19 @@ use std::time::Duration;
 use loopstore::{Database, StoreError};
 use loopstore_terminal::output::note;
 use loopstore_terminal::{App, CliError, Done, text, with_causes};
-use loopstore_transcripts::{Growth, ImportError, ImportOptions, ImportReport, Watch};
+use loopstore_transcripts::{ImportError, ImportOptions, ImportReport, Watch, WatchedImport};
 use serde::Serialize;
 
 use super::import::{note_other_conversations, repaired_line, skipped_line, warn_of_unredacted};
 
-/// The time between two looks.
+/// The time between two passes.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// One line of `--json`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum WatchLine<'a> {
-    /// The first look is done.
+    /// The first pass is done.
     Watching { files: usize },
     /// Part of a file was imported or skipped, or the file is not read.
     Imported {
@@ -31,7 +31,7 @@ enum WatchLine<'a> {
     },
     /// A file could not be imported.
     Failed { file: String, reason: String },
-    /// It is over.
+    /// The watch has ended.
     Stopped { added_messages: u64 },
 }
 
@@ -47,7 +47,7 @@ pub fn run(
     let own = flag.clone();
     let handler = move || {
         own.store(true, Ordering::Relaxed);
-        // Nobody receives it when the program ends anyway.
+        // The receiver is gone if the program is ending anyway.
         let _ = stop.send(());
     };
     ctrlc::set_handler(handler).map_err(|error| CliError::Failed(Box::new(error)))?;
@@ -78,7 +78,7 @@ pub fn run(
     Ok(Done::Well)
 }
 
-/// Prints what happens, at once.
+/// Prints events at once.
 struct Printer<'a> {
     app: &'a mut App,
     /// The paths that the user named; others were found in folders.
@@ -96,7 +96,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn progress(&mut self, progress: &Growth) -> Result<(), CliError> {
+    fn progress(&mut self, progress: &WatchedImport) -> Result<(), CliError> {
         match &progress.result {
             Ok(report) => {
                 self.added += report.added_messages;
@@ -106,7 +106,11 @@ impl Printer<'_> {
         }
     }
 
-    fn imported(&mut self, progress: &Growth, report: &ImportReport) -> Result<(), CliError> {
+    fn imported(
+        &mut self,
+        progress: &WatchedImport,
+        report: &ImportReport,
+    ) -> Result<(), CliError> {
         let file = progress.path.display().to_string();
         if self.app.json {
             return self.line(&WatchLine::Imported { file, report });
@@ -141,9 +145,9 @@ impl Printer<'_> {
     }
 
     /// A file in a folder that is not a transcript is not a failure.
-    fn failed(&mut self, progress: &Growth, error: &ImportError) -> Result<(), CliError> {
+    fn failed(&mut self, progress: &WatchedImport, error: &ImportError) -> Result<(), CliError> {
         if let ImportError::Store(StoreError::FileReplaced) = error {
-            // It does not come back.
+            // A replaced file stays replaced.
             return Err(StoreError::FileReplaced.into());
         }
         let is_named = self.named.contains(&progress.path);
@@ -168,7 +172,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Prints a line of JSON; whoever reads along gets it now.
+    /// Prints a line of JSON and flushes it.
     fn line(&mut self, line: &WatchLine<'_>) -> Result<(), CliError> {
         self.app.out.json_line(line)?;
         self.app.out.flush()

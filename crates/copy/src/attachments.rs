@@ -39,7 +39,7 @@ impl SessionAttachments {
 }
 
 /// Copies the rows of a session that are not in its lines.
-pub(super) fn bring(copy: &SessionCopier<'_>, id: &SessionId) -> Result<(), CopyError> {
+pub(super) fn copy_attachments(copy: &SessionCopier<'_>, id: &SessionId) -> Result<(), CopyError> {
     let (Some(here), Some(there)) = (
         SessionAttachments::of(copy.from, id)?,
         SessionAttachments::of(copy.to, id)?,
@@ -50,11 +50,11 @@ pub(super) fn bring(copy: &SessionCopier<'_>, id: &SessionId) -> Result<(), Copy
     if !there.flags.redacts || here.flags.redacts {
         for file in &here.files {
             if !is_there(copy, file, &there.files)? {
-                bring_file(copy, id, file)?;
+                copy_file(copy, id, file)?;
             }
         }
     }
-    bring_append_keys(copy, id, &here.append_keys, &there.append_keys)?;
+    copy_append_keys(copy, id, &here.append_keys, &there.append_keys)?;
     // If the session is protected in both, the time of the target stays.
     let protected_there = there.flags.protected_at.clone();
     let protected_at = here.flags.protected_at;
@@ -88,7 +88,7 @@ fn append_keys(read: &dyn StoreRead, session: SessionKey) -> StoreResult<Vec<(Lo
 }
 
 /// Copies the missing keys of appends whose loops are in the target.
-fn bring_append_keys(
+fn copy_append_keys(
     copy: &SessionCopier<'_>,
     id: &SessionId,
     here: &[(LoopId, AppendKey)],
@@ -147,7 +147,7 @@ fn digest_of(store: &dyn SessionStore, file: &SourceRow) -> Result<[u8; 32], Cop
     Ok(digested.finish().map_err(ExportError::from)?.digest)
 }
 
-fn bring_file(copy: &SessionCopier<'_>, id: &SessionId, file: &SourceRow) -> Result<(), CopyError> {
+fn copy_file(copy: &SessionCopier<'_>, id: &SessionId, file: &SourceRow) -> Result<(), CopyError> {
     let mut way = LineSpool::new(copy.folder)?;
     export_source(copy.from, file, &mut way.file)?;
     let kept = store::write(copy.to, |write| {

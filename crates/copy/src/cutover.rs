@@ -14,7 +14,7 @@ use loopstore::extend::{
 use loopstore::model::SessionId;
 use loopstore_model::clock::now;
 
-use crate::{AtWork, CopyError, Progress, SessionCopier};
+use crate::{ActiveSession, CopyError, Progress, SessionCopier};
 
 /// The term of a lease in milliseconds, which is also the wait of a driver for a copy that was killed. The lease of a
 /// session that takes longer to copy may expire; a driver that takes it then is found at the end of the copy.
@@ -27,13 +27,13 @@ enum LeaseOutcome {
     /// The session was removed.
     Gone,
     /// Another program drives the session.
-    By(AtWork),
+    Driven(ActiveSession),
     /// This program holds the leases.
-    Mine(Rest),
+    Held(HeldSession),
 }
 
 /// A session that no other program drives.
-struct Rest {
+struct HeldSession {
     leases: Vec<Lease>,
     /// The row when the leases were taken.
     row: SessionRow,
@@ -42,7 +42,7 @@ struct Rest {
 impl SessionCopier<'_> {
     /// Copies each session once more while no program drives it; records the sessions that were still driven
     /// when `patience` ended.
-    pub(super) fn settle(
+    pub(super) fn copy_all_undriven(
         &mut self,
         patience: Duration,
         progress: &mut Progress<'_>,
@@ -54,7 +54,7 @@ impl SessionCopier<'_> {
         loop {
             let (mut again, mut at_work) = (Vec::new(), Vec::new());
             for (key, id) in left {
-                match self.at_rest(key, &id, &owner)? {
+                match self.copy_undriven(key, &id, &owner)? {
                     None => done += 1,
                     Some(found) => {
                         at_work.push(found);
@@ -74,21 +74,21 @@ impl SessionCopier<'_> {
     }
 
     /// Copies a session while no program drives it; otherwise returns the program that does.
-    fn at_rest(
+    fn copy_undriven(
         &mut self,
         key: SessionKey,
         id: &SessionId,
         owner: &str,
-    ) -> Result<Option<AtWork>, CopyError> {
-        let rest = match store::write(self.from, |write| hold(write, id, owner))? {
+    ) -> Result<Option<ActiveSession>, CopyError> {
+        let held_session = match store::write(self.from, |write| take_leases(write, id, owner))? {
             LeaseOutcome::Gone => return Ok(None),
-            LeaseOutcome::By(at_work) => return Ok(Some(at_work)),
-            LeaseOutcome::Mine(rest) => rest,
+            LeaseOutcome::Driven(at_work) => return Ok(Some(at_work)),
+            LeaseOutcome::Held(held_session) => held_session,
         };
-        let brought = self.one(key, id);
-        let is_undisturbed = store::write(self.from, |write| release(write, id, &rest))?;
-        brought?;
-        Ok((!is_undisturbed).then(|| AtWork {
+        let copied = self.one(key, id);
+        let is_undisturbed = store::write(self.from, |write| release(write, id, &held_session))?;
+        copied?;
+        Ok((!is_undisturbed).then(|| ActiveSession {
             session_id: id.clone(),
             loop_id: None,
             owner: None,
@@ -98,7 +98,11 @@ impl SessionCopier<'_> {
 }
 
 /// Takes the leases of all loops that a program may drive, or of none.
-fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<LeaseOutcome> {
+fn take_leases(
+    write: &mut dyn StoreWrite,
+    id: &SessionId,
+    owner: &str,
+) -> StoreResult<LeaseOutcome> {
     let Some(row) = write.session(id)? else {
         return Ok(LeaseOutcome::Gone);
     };
@@ -107,10 +111,10 @@ fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<
         if lease::held(write, *loop_key, now)?.is_some() {
             // The request renews the lease if a clock went back.
             return match lease::acquire(write, *loop_key, owner, TERM, now)? {
-                Acquire::Held(error) => Ok(LeaseOutcome::By(at_work(id, error)?)),
+                Acquire::Held(error) => Ok(LeaseOutcome::Driven(active_session(id, error)?)),
                 Acquire::Acquired(lease) => {
                     lease::release(write, &lease, now)?;
-                    hold(write, id, owner)
+                    take_leases(write, id, owner)
                 }
             };
         }
@@ -122,7 +126,7 @@ fn hold(write: &mut dyn StoreWrite, id: &SessionId, owner: &str) -> StoreResult<
             Acquire::Held(error) => return Err(error),
         }
     }
-    Ok(LeaseOutcome::Mine(Rest { leases, row }))
+    Ok(LeaseOutcome::Held(HeldSession { leases, row }))
 }
 
 /// Returns the current loop and the open ones. An open loop that never had a driver is left out: a lease would
@@ -139,13 +143,13 @@ fn drivable(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Vec<LoopKey>>
     Ok(loops)
 }
 
-fn at_work(id: &SessionId, error: StoreError) -> StoreResult<AtWork> {
+fn active_session(id: &SessionId, error: StoreError) -> StoreResult<ActiveSession> {
     match error {
         StoreError::LeaseHeld {
             loop_id,
             owner,
             until,
-        } => Ok(AtWork {
+        } => Ok(ActiveSession {
             session_id: id.clone(),
             loop_id: loop_id.parse().ok(),
             owner: Some(owner),
@@ -156,12 +160,16 @@ fn at_work(id: &SessionId, error: StoreError) -> StoreResult<AtWork> {
 }
 
 /// Releases the leases; returns true if no program wrote since they were taken.
-fn release(write: &mut dyn StoreWrite, id: &SessionId, rest: &Rest) -> StoreResult<bool> {
+fn release(
+    write: &mut dyn StoreWrite,
+    id: &SessionId,
+    held_session: &HeldSession,
+) -> StoreResult<bool> {
     let Some(row) = write.session(id)? else {
         return Ok(true);
     };
-    let mut is_undisturbed = row == rest.row;
-    for held in &rest.leases {
+    let mut is_undisturbed = row == held_session.row;
+    for held in &held_session.leases {
         match lease::release(write, held, now()) {
             Ok(()) => {}
             Err(StoreError::LeaseLost { .. }) => is_undisturbed = false,

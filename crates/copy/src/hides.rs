@@ -37,14 +37,14 @@ pub(super) fn follow(
             };
             let is_behind = write.hides(row.key)? == hides[..at];
             if is_behind && Beginning::of(write, &row)?.is_of(&beginning) {
-                return bring_up(write, row, &hides[at..]);
+                return apply_hides(write, row, &hides[at..]);
             }
         }
         Ok(())
     })
 }
 
-fn bring_up(
+fn apply_hides(
     write: &mut dyn store::StoreWrite,
     mut row: SessionRow,
     hides: &[store::HideRow],

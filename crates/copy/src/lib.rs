@@ -35,7 +35,7 @@ use loopstore::extend::{Database, SessionKey, StoreError, StoreResult};
 use loopstore::internal::database;
 use loopstore::model::{LoopId, SessionId};
 use loopstore_export::ExportError;
-use loopstore_transcripts::{ImportError, Source, StoredLines, import_source};
+use loopstore_transcripts::{ImportError, SessionLines, Source, import_source};
 use serde::Serialize;
 use spool::{LineSpool, SpooledLines, digest_in};
 
@@ -63,7 +63,7 @@ pub enum CopyError {
 
 /// A session that is not the same in both databases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Differing {
+pub struct DifferingSession {
     /// The session.
     pub session_id: SessionId,
     /// The reason that the session was not copied, if it is known.
@@ -72,7 +72,7 @@ pub struct Differing {
 
 /// A session that stayed active for too long: its target has an earlier state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AtWork {
+pub struct ActiveSession {
     /// The session.
     pub session_id: SessionId,
     /// The loop with a held lease; `None` if the session was repeatedly written without a lease.
@@ -83,9 +83,9 @@ pub struct AtWork {
     pub until: Option<String>,
 }
 
-impl std::error::Error for AtWork {}
+impl std::error::Error for ActiveSession {}
 
-impl fmt::Display for AtWork {
+impl fmt::Display for ActiveSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "session `{}`: ", self.session_id)?;
         match (&self.loop_id, &self.owner, &self.until) {
@@ -107,9 +107,9 @@ pub struct CopyReport {
     /// Sessions that the target had already, byte for byte.
     pub same: u64,
     /// Sessions that differ between the databases afterwards.
-    pub differ: Vec<Differing>,
+    pub differ: Vec<DifferingSession>,
     /// Sessions that stayed active; always empty for [`copy`].
-    pub at_work: Vec<AtWork>,
+    pub at_work: Vec<ActiveSession>,
     /// Sessions that were erased or pruned in the source and are still in the target.
     pub erased: Vec<SessionId>,
     /// Receipts that were copied.
@@ -149,7 +149,7 @@ pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 /// let report = copy(store.database(), other.database(), folder.path(), &mut |_done, _all| {})?;
 /// assert!(report.is_whole());
 /// assert_eq!(report.copied, 1);
-/// // Once more brings only what came since.
+/// // A second copy adds only new content.
 /// let report = copy(store.database(), other.database(), folder.path(), &mut |_, _| {})?;
 /// assert_eq!((report.copied, report.same), (0, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -200,7 +200,7 @@ pub fn copy_at_rest(
 ) -> Result<CopyReport, CopyError> {
     let mut copy = SessionCopier::new(from, to, folder);
     copy.all(progress)?;
-    copy.settle(patience, progress)?;
+    copy.copy_all_undriven(patience, progress)?;
     copy.finish()
 }
 
@@ -212,7 +212,7 @@ struct SessionCopier<'a> {
     folder: &'a Path,
     /// The copied sessions, by their keys in the source.
     copied: HashSet<SessionKey>,
-    differ: BTreeMap<SessionKey, Differing>,
+    differ: BTreeMap<SessionKey, DifferingSession>,
     report: CopyReport,
 }
 
@@ -273,12 +273,12 @@ impl<'a> SessionCopier<'a> {
     }
 
     fn one(&mut self, key: SessionKey, id: &SessionId) -> Result<(), CopyError> {
-        let outcome = self.brought(id)?;
+        let outcome = self.copy_once(id)?;
         if !matches!(
             outcome,
             SessionOutcome::Gone | SessionOutcome::Differs(Some(_))
         ) {
-            attachments::bring(self, id)?;
+            attachments::copy_attachments(self, id)?;
         }
         self.differ.remove(&key);
         match outcome {
@@ -294,7 +294,7 @@ impl<'a> SessionCopier<'a> {
                 let session = id.clone();
                 self.differ.insert(
                     key,
-                    Differing {
+                    DifferingSession {
                         session_id: session,
                         reason,
                     },
@@ -304,7 +304,7 @@ impl<'a> SessionCopier<'a> {
         Ok(())
     }
 
-    fn brought(&mut self, id: &SessionId) -> Result<SessionOutcome, CopyError> {
+    fn copy_once(&mut self, id: &SessionId) -> Result<SessionOutcome, CopyError> {
         hides::follow(self.from, self.to, id)?;
         let mut way = LineSpool::new(self.folder)?;
         let Some(lines) = SpooledLines::of(self.from, id, &mut way.file)? else {
@@ -318,7 +318,7 @@ impl<'a> SessionCopier<'a> {
             path: Path::new("the lines of the session"),
             reader: &mut way.reader()?,
         };
-        match import_source(self.to, &StoredLines, source, Some(id.clone())) {
+        match import_source(self.to, &SessionLines, source, Some(id.clone())) {
             Ok(_) if digest_in(self.to, id)? == Some(lines.digest) => Ok(SessionOutcome::Copied),
             Ok(_) => Ok(SessionOutcome::Differs(None)),
             Err(error @ (ImportError::NoTranscript(_) | ImportError::Refused(_))) => {
@@ -329,7 +329,7 @@ impl<'a> SessionCopier<'a> {
     }
 
     fn finish(mut self) -> Result<CopyReport, CopyError> {
-        receipts::bring(&mut self)?;
+        receipts::copy_receipts(&mut self)?;
         self.copied.retain(|key| !self.differ.contains_key(key));
         let mut report = self.report;
         report.copied = self.copied.len() as u64;

@@ -21,7 +21,7 @@ fn name_of(row: &ReceiptRow) -> Option<Name> {
 
 /// Copies the missing receipts, and records the sessions of the target that were removed in the source. A
 /// receipt that is open or was changed is not copied.
-pub(super) fn bring(copy: &mut SessionCopier<'_>) -> Result<(), CopyError> {
+pub(super) fn copy_receipts(copy: &mut SessionCopier<'_>) -> Result<(), CopyError> {
     let here = database::scan(copy.from, |scan| scan.receipts())?;
     if here.is_empty() {
         return Ok(());
@@ -56,7 +56,7 @@ pub(super) fn bring(copy: &mut SessionCopier<'_>) -> Result<(), CopyError> {
 /// Stores the receipt of a session that is gone. The key that the session would have had is used up, so that no
 /// other session ever gets it.
 fn seal_alone(write: &mut dyn StoreWrite, row: &ReceiptRow) -> StoreResult<bool> {
-    let key = write.insert_session(&nothing()?)?;
+    let key = write.insert_session(&empty_session()?)?;
     let opened = write.open_receipt(key, &row.kind, &row.opened_at)?;
     write.remove_session(key)?;
     seal(write, (opened, key), row)
@@ -73,7 +73,7 @@ fn seal_again(
 }
 
 /// Returns the row of an empty session.
-fn nothing() -> StoreResult<SessionRow> {
+fn empty_session() -> StoreResult<SessionRow> {
     let id = SessionId::new(loopstore_model::clock::new_uuid().to_string());
     Ok(SessionRow {
         key: SessionKey::default(),

@@ -1,10 +1,10 @@
 //! The session of the demonstration: an agent that repairs a web shop, always the same.
 //!
-//! [`record`] stores it through the public contract of the store. `loopstore demo` walks through it, and tests that need
-//! a session with tool calls, errors and several loops take it too.
+//! [`record`] stores it through the public contract of the store. `loopstore demo` walks through it, and tests that
+//! need a session with tool calls, errors and several loops use it too.
 //!
-//! The crate is data and the few lines that store it. It compacts nothing and prints nothing: what the demonstration
-//! shows of the session is in `loopstore-cli`.
+//! The crate is data and the few lines that store it. It compacts nothing and prints nothing: `loopstore-cli` presents
+//! the session.
 
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -26,7 +26,7 @@ use story::{LOOPS, StoryStep};
 
 /// 2026-01-05 09:00:00 UTC.
 const BEGIN_MS: i64 = 1_767_603_600_000;
-/// Between two messages.
+/// The time between two messages.
 const STEP_MS: i64 = 20_000;
 
 /// Records the session and returns its id.

@@ -1,4 +1,4 @@
-//! What happens in the session of the demonstration: prompts, what the agent says, and its calls.
+//! The events of the demonstration's session: prompts, texts of the agent, and its calls.
 
 use std::fmt::Write;
 
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use self::StoryStep::{Answer, Edit, Grep, Plan, Read, Run, Test, Write as Create};
 
-/// The action of an agent in a turn, beside its words.
+/// The action of an agent in a turn, in addition to its text.
 pub enum StoryStep {
-    /// Nothing: it answers.
+    /// No call: the agent answers.
     Answer,
-    /// Looks for a word.
+    /// Searches for a word.
     Grep(&'static str),
     /// Reads a file.
     Read(&'static str),
@@ -18,9 +18,9 @@ pub enum StoryStep {
     Edit(&'static str, &'static str, &'static str),
     /// Writes a new file.
     Write(&'static str, &'static str),
-    /// Runs tests, so many of which pass; with the failure, if there is one.
+    /// Runs tests: the number that pass, and the failure, if there is one.
     Test(&'static str, usize, Option<&'static str>),
-    /// Runs a command; its output and whether it fails.
+    /// Runs a command: its output, and true if it fails.
     Run(&'static str, &'static str, bool),
     /// Writes its plan: items that are done, in progress, and open.
     Plan(
@@ -30,7 +30,7 @@ pub enum StoryStep {
     ),
 }
 
-/// The loops: what the user asks, and the turns.
+/// The loops: the prompt, and the turns.
 pub const LOOPS: [(&str, &[(&str, StoryStep)]); 4] = [
     (
         "Checkout fails for orders in yen. Find out why; do not touch the payment gateway.",
@@ -271,7 +271,7 @@ const ORDER: &str =
 const HEADER: &str = "export::header_is_stable: snapshot header.csv differs in column 2";
 
 impl StoryStep {
-    /// Returns the tool and its arguments, if it is called.
+    /// Returns the tool and its arguments, if there is a call.
     pub fn call(&self) -> Option<(&'static str, Value)> {
         Some(match self {
             Answer => return None,
@@ -292,7 +292,7 @@ impl StoryStep {
         matches!(self, Test(_, _, Some(_)) | Run(_, _, true))
     }
 
-    /// Returns what the tool gives back.
+    /// Returns the output of the tool.
     pub fn result(&self) -> String {
         match self {
             Answer => String::new(),
@@ -352,12 +352,12 @@ fn stem(path: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// Names of things in the shop.
+/// Names of entities in the shop.
 const NAMES: [&str; 7] = [
     "amount", "cart", "currency", "batch", "row", "customer", "invoice",
 ];
 
-/// A line of code of the shop; plain words, so that what stands out is what the story says.
+/// Returns a line of code of the shop; it uses plain words, so that the values of the story stand out.
 fn code(word: &str, line: usize) -> String {
     let (first, second) = (NAMES[line % 7], NAMES[(line / 7 + 2) % 7]);
     match line % 5 {

@@ -1,8 +1,8 @@
-//! What any strategy for prose should beat: messages chosen without understanding them.
+//! The baselines for strategies for prose: messages chosen without understanding them.
 
 use std::collections::{HashMap, HashSet};
 
-use loopstore::compaction::{Placed, StrategyError};
+use loopstore::compaction::{LoopMessage, StrategyError};
 use loopstore::extend::search::content_words;
 use loopstore::model::{AgentMessage, Message};
 use loopstore::tokens::TokenCounter;
@@ -23,7 +23,7 @@ impl EvalStrategy for EvalRandom {
 
     fn compact(
         &self,
-        history: &[Placed],
+        history: &[LoopMessage],
         budget: u64,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
@@ -45,11 +45,11 @@ impl EvalStrategy for EvalTfIdf {
 
     fn compact(
         &self,
-        history: &[Placed],
+        history: &[LoopMessage],
         budget: u64,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
-        let words = |placed: &Placed| {
+        let words = |placed: &LoopMessage| {
             let texts = placed
                 .message
                 .message()
@@ -70,16 +70,16 @@ impl EvalStrategy for EvalTfIdf {
             words[*at].iter().map(idf).sum::<f64>() / tokens as f64
         };
         let mut order: Vec<(usize, f64)> = (0..history.len()).map(|at| (at, worth(&at))).collect();
-        // The sort is stable: of two that are worth the same the earlier comes first.
+        // The sort is stable: of two equal values the earlier comes first.
         order.sort_by(|a, b| b.1.total_cmp(&a.1));
         let order: Vec<usize> = order.into_iter().map(|(at, _)| at).collect();
         Ok(chosen(history, &order, budget, counter))
     }
 }
 
-/// Returns the messages that fit, taken in this order and shown in their own.
+/// Returns the messages that fit, selected in this order and returned in the original order.
 fn chosen(
-    history: &[Placed],
+    history: &[LoopMessage],
     order: &[usize],
     budget: u64,
     counter: &dyn TokenCounter,

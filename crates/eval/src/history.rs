@@ -1,11 +1,11 @@
-//! A session as one row of turns.
+//! A session as a single sequence of turns.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use loopstore::SealingProvider;
-use loopstore::compaction::Placed;
-use loopstore::extend::active_blocks::{View, chain};
+use loopstore::compaction::LoopMessage;
+use loopstore::extend::active_blocks::{ChainView, chain};
 use loopstore::extend::compaction::DigestInput;
 use loopstore::extend::{
     self as store, LoopKey, Outcome, SessionStore, StoreRead, StoreResult, leaf_of, session_of,
@@ -32,7 +32,7 @@ use loopstore::tokens::TokenCounter;
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The messages; `turn` is counted through all loops.
-    pub messages: Vec<Placed>,
+    pub messages: Vec<LoopMessage>,
     /// The loops of the messages.
     pub loops: Vec<HistoryLoop>,
 }
@@ -58,18 +58,22 @@ impl History {
                 return Ok(Self::default());
             }
             let leaf = leaf_of(read, &owner, None)?;
-            Self::of_chain(read, leaf.key, View::default())
+            Self::of_chain(read, leaf.key, ChainView::default())
         })
     }
 
     /// Reads a chain as it was at the point of a view, without overlays.
-    pub(super) fn of_chain(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Self> {
-        let raw = View { raw: true, ..view };
+    pub(super) fn of_chain(
+        read: &dyn StoreRead,
+        leaf: LoopKey,
+        view: ChainView,
+    ) -> StoreResult<Self> {
+        let raw = ChainView { raw: true, ..view };
         let (mut history, mut turns) = (Self::default(), 0);
         for link in chain(read, leaf, raw)? {
             read.messages(link.row.key, 0..link.end_seq, &mut |row| {
                 if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
-                    history.messages.push(Placed {
+                    history.messages.push(LoopMessage {
                         turn: turns + turn,
                         seq: row.seq,
                         message: store::decode(read, row.body)?,
@@ -86,7 +90,7 @@ impl History {
         Ok(history)
     }
 
-    /// Returns its first messages, with the loops that they are of.
+    /// Returns a history of its first messages, with their loops.
     pub(super) fn first(&self, count: usize) -> Self {
         let messages = self.messages[..count].to_vec();
         let last = messages.last().map(|placed| placed.turn);
@@ -95,7 +99,7 @@ impl History {
         Self { messages, loops }
     }
 
-    /// Returns the numbers of turns that are given by loop and turn of it.
+    /// Converts turns given by loop and position to numbers of turns in the chain.
     pub(super) fn numbers(&self, turns: &HashSet<(LoopId, u32)>) -> HashSet<u32> {
         let first: HashMap<&LoopId, u32> = self
             .loops
@@ -106,24 +110,25 @@ impl History {
         turns.iter().filter_map(number).collect()
     }
 
-    /// Returns what follows after another history; `None` if this one does not begin with it.
-    pub(super) fn after(&self, before: &Self) -> Option<&[Placed]> {
+    /// Returns the messages after those of another history; `None` if this one does not begin with the other.
+    pub(super) fn after(&self, before: &Self) -> Option<&[LoopMessage]> {
         let begins = self.loops.starts_with(&before.loops);
         let last = before.messages.last();
-        let same =
-            |one: &Placed| last.is_none_or(|last| (last.turn, last.seq) == (one.turn, one.seq));
+        let same = |one: &LoopMessage| {
+            last.is_none_or(|last| (last.turn, last.seq) == (one.turn, one.seq))
+        };
         let (shared, after) = self.messages.split_at_checked(before.messages.len())?;
         (begins && shared.last().is_none_or(same)).then_some(after)
     }
 
     /// Returns the tokens of all messages.
     pub fn tokens(&self, counter: &dyn TokenCounter) -> u64 {
-        let count = |placed: &Placed| counter.message_tokens(&placed.message);
+        let count = |placed: &LoopMessage| counter.message_tokens(&placed.message);
         self.messages.iter().map(count).sum()
     }
 
-    /// Returns the messages loop by loop with the turns of each loop, as a rollup reads them; a loop has a
-    /// name if there are several.
+    /// Returns the messages loop by loop with the turns of each loop, as a rollup reads them. A loop is named if there
+    /// are several.
     pub(super) fn by_loop(&self) -> Vec<DigestInput> {
         let mut rest = &self.messages[..];
         let mut parts = Vec::with_capacity(self.loops.len());
@@ -131,7 +136,7 @@ impl History {
             let next = self.loops.get(at + 1).map(|next| next.first_turn);
             let end = rest.partition_point(|placed| next.is_none_or(|next| placed.turn < next));
             let (own, after) = rest.split_at(end);
-            let renumbered = own.iter().map(|placed| Placed {
+            let renumbered = own.iter().map(|placed| LoopMessage {
                 turn: placed.turn.saturating_sub(of_chain.first_turn),
                 ..placed.clone()
             });
@@ -146,7 +151,7 @@ impl History {
 
     /// Returns the messages before and after the cut. The cut is at 60 % of the messages, moved back to the end of a
     /// turn at which no call waits for its result.
-    pub fn cut(&self) -> (&[Placed], &[Placed]) {
+    pub fn cut(&self) -> (&[LoopMessage], &[LoopMessage]) {
         let messages = &self.messages;
         let mut at = messages.len() * 6 / 10;
         while at > 0 && !self.is_whole(at) {
@@ -164,7 +169,7 @@ impl History {
         if !ends_turn {
             return false;
         }
-        // Ids may come again: a call waits only until its next result.
+        // Ids may be reused: a call is open only until its next result.
         let mut open = HashSet::new();
         for placed in before {
             let message = placed.message.message();
@@ -219,14 +224,14 @@ pub fn readable_runs(store: &dyn SessionStore, session: &SessionId) -> StoreResu
 }
 
 impl HistoryLoop {
-    /// Returns the beginning of the id: enough to name the loop in a command.
+    /// Returns the beginning of the id, which is enough to name the loop in a command.
     fn short_name(&self) -> String {
         let plain = self.loop_id.as_str().chars();
         plain.filter(|c| !c.is_whitespace()).take(12).collect()
     }
 }
 
-fn answers(placed: &Placed) -> Option<&str> {
+fn answers(placed: &LoopMessage) -> Option<&str> {
     match placed.message.message() {
         Some(Message::ToolResult(result)) => Some(&result.tool_call_id),
         _ => None,

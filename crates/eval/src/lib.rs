@@ -119,7 +119,7 @@ struct RecallTally<'a> {
     strategies: &'a [&'a dyn EvalStrategy],
     cases: usize,
     needed: usize,
-    /// Values found and tokens spent, by strategy and budget.
+    /// Values found and tokens used, by strategy and budget.
     found: Vec<(usize, u64)>,
 }
 
@@ -195,7 +195,7 @@ impl RetentionReport {
         self.results.iter().find(of).map(|result| result.recall)
     }
 
-    /// Returns what was measured: `2 cases, 13 needed values`.
+    /// Returns a summary of the measurement: `2 cases, 13 needed values`.
     fn head(&self) -> String {
         let (cases, needed) = (self.cases, self.needed);
         format!(
@@ -244,7 +244,7 @@ fn count(count: usize, one: &str) -> String {
     }
 }
 
-/// Returns the part of a whole; all of it if there is nothing.
+/// Returns `part / whole`; 1 if `whole` is 0.
 fn share(part: usize, whole: usize) -> f64 {
     match whole {
         0 => 1.0,
@@ -261,7 +261,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Returns what to sort by, so that the order is the seed's.
+/// Returns a sort key that gives an order determined by the seed.
 fn shuffled(seed: u64, parts: &[&str]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(seed.to_le_bytes());

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use loopstore::compaction::Placed;
+use loopstore::compaction::LoopMessage;
 use loopstore::model::{AgentMessage, Content};
 
 /// Returns the values that calls in `after` took from `before`, each once. Such a value is a string of 3 to 120
@@ -16,14 +16,14 @@ use loopstore::model::{AgentMessage, Content};
 /// use loopstore_eval::needed_values;
 /// use loopstore::*;
 ///
-/// let placed = |seq, message: Message| Placed { turn: seq, seq, message: message.into() };
+/// let placed = |seq, message: Message| LoopMessage { turn: seq, seq, message: message.into() };
 /// let before = [placed(0, Message::user("Please close ticket A17B."))];
 /// let content = vec![Content::tool_call("c1", "close", Json::parse(r#"{"ticket": "A17B"}"#)?)];
 /// let answer = Message::Assistant(AssistantMessage { content, ..AssistantMessage::default() });
 /// assert_eq!(needed_values(&before, &[placed(1, answer)]), ["A17B"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn needed_values(before: &[Placed], after: &[Placed]) -> Vec<String> {
+pub fn needed_values(before: &[LoopMessage], after: &[LoopMessage]) -> Vec<String> {
     let known = context_text(before.iter().map(|placed| &placed.message));
     let (mut fresh, mut tried, mut needed) = (String::new(), HashSet::new(), Vec::new());
     for content in after

@@ -1,4 +1,4 @@
-//! Recall over budget as a picture.
+//! Draws recall over budget.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ const BOTTOM: f64 = 52.0;
 /// The distance of the first and the last budget from the ends of the axis.
 const INSET: f64 = 24.0;
 
-/// Colours and dashes of the lines, told apart in black and white too.
+/// The colours and dashes of the lines, distinguishable in black and white too.
 const LINES: [(&str, &str); 6] = [
     ("#0072b2", ""),
     ("#d55e00", "6 3"),
@@ -110,7 +110,7 @@ fn lines(svg: &mut String, report: &RetentionReport) {
              points=\"{}\"/>",
             path.join(" ")
         );
-        // A point that lies on others is smaller: they show as rings around it.
+        // Points at the same position get decreasing sizes, so that they show as rings.
         let radius = (7.0 - 1.25 * at as f64).max(2.5);
         for (x, y) in &points {
             let _ = writeln!(
@@ -122,7 +122,7 @@ fn lines(svg: &mut String, report: &RetentionReport) {
     }
 }
 
-/// Names stand in a column of their own: lines may meet at their ends.
+/// Writes a name in a column of its own, since lines may meet at their ends.
 fn legend(svg: &mut String, at: usize, name: &str, colour: &str, dashes: &str) {
     let (x, y) = (WIDTH - RIGHT + 16.0, TOP + 14.0 + 22.0 * at as f64);
     let _ = writeln!(

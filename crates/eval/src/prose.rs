@@ -1,4 +1,4 @@
-//! Long conversations without tools: how much of the answers to later questions is left.
+//! Long conversations without tools: the share of the answers to later questions that a compaction keeps.
 
 use std::collections::HashSet;
 
@@ -162,7 +162,7 @@ pub fn prose(
     Ok(report)
 }
 
-/// A conversation in a store of its own, and the words of the answers.
+/// A conversation in a separate store, and the words of the answers.
 struct StoredConversation {
     store: Store,
     history: History,
@@ -188,7 +188,7 @@ impl StoredConversation {
         })
     }
 
-    /// Returns how many words of the answers a context of this share holds, and its tokens.
+    /// Returns the number of the answers' words in a context of this share, and its tokens.
     fn measure(
         &self,
         strategy: &dyn EvalStrategy,

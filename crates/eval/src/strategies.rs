@@ -1,8 +1,8 @@
-//! The strategies, each given one history to compact to a budget.
+//! The strategies, each of which compacts one history to a budget.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loopstore::compaction::{ContextConfig, Placed, StrategyError, SummarizeCompaction};
+use loopstore::compaction::{ContextConfig, LoopMessage, StrategyError, SummarizeCompaction};
 use loopstore::extend::compaction::{
     DIGEST, DigestInput, compact_messages, digest_of, keep_within_budget, one_liner,
 };
@@ -27,7 +27,7 @@ use super::History;
 ///
 ///     fn compact(
 ///         &self,
-///         _history: &[Placed],
+///         _history: &[LoopMessage],
 ///         _budget: u64,
 ///         _counter: &dyn TokenCounter,
 ///     ) -> Result<Vec<AgentMessage>, StrategyError> {
@@ -54,7 +54,7 @@ pub trait EvalStrategy {
     /// An error that ends the strategy.
     fn compact(
         &self,
-        history: &[Placed],
+        history: &[LoopMessage],
         budget: u64,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError>;
@@ -98,7 +98,7 @@ impl EvalStrategy for EvalOneLiner {
 
     fn compact(
         &self,
-        history: &[Placed],
+        history: &[LoopMessage],
         budget: u64,
         _counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
@@ -130,7 +130,7 @@ impl EvalStrategy for EvalTiered {
 
     fn compact(
         &self,
-        history: &[Placed],
+        history: &[LoopMessage],
         budget: u64,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
@@ -153,7 +153,7 @@ impl EvalStrategy for EvalTruncate {
 
     fn compact(
         &self,
-        history: &[Placed],
+        history: &[LoopMessage],
         budget: u64,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
@@ -172,7 +172,7 @@ impl EvalStrategy for EvalDigest {
 
     fn compact(
         &self,
-        history: &[Placed],
+        history: &[LoopMessage],
         budget: u64,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
@@ -226,7 +226,7 @@ impl EvalStrategy for EvalSummarize {
 
     fn compact(
         &self,
-        history: &[Placed],
+        history: &[LoopMessage],
         budget: u64,
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
@@ -240,7 +240,7 @@ impl EvalStrategy for EvalSummarize {
     }
 }
 
-fn messages(history: &[Placed]) -> Vec<AgentMessage> {
+fn messages(history: &[LoopMessage]) -> Vec<AgentMessage> {
     history
         .iter()
         .map(|placed| placed.message.clone())

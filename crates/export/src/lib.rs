@@ -26,7 +26,7 @@ use std::str::FromStr;
 
 use loopstore::compaction::UnknownWord;
 use loopstore::extend as store;
-use loopstore::extend::active_blocks::View;
+use loopstore::extend::active_blocks::ChainView;
 use loopstore::extend::source::SourceError;
 use loopstore::extend::{
     LoopKey, LoopRow, MessageRow, SessionRow, SessionStore, SourceRow, StoreError, StoreRead,
@@ -73,7 +73,7 @@ impl FromStr for ExportForm {
 /// An error of an export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The store failed, or the session or loop is not there.
+    /// The store failed, or the session or loop does not exist.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The writer failed.
@@ -188,9 +188,9 @@ fn stretches(
         };
         return Ok(read.loops(session.key)?.into_iter().map(whole).collect());
     }
-    let raw = View {
+    let raw = ChainView {
         raw: true,
-        ..View::default()
+        ..ChainView::default()
     };
     let links = active_blocks::chain(read, leaf_of(read, session, leaf)?.key, raw)?;
     let cut = |link: active_blocks::ChainLink| {
@@ -237,7 +237,7 @@ fn request(
     for stretch in stretches {
         let key = stretch.row.key;
         each_message(read, stretch, &mut |row| {
-            if let Some(came) = came_before(&mut live, key, row.seq) {
+            if let Some(came) = take_compaction_before(&mut live, key, row.seq) {
                 compaction = Some(messages.len());
                 messages.push(came);
             }
@@ -258,7 +258,7 @@ fn request(
             }
             Ok(())
         })?;
-        if let Some(came) = came_before(&mut live, key, u32::MAX) {
+        if let Some(came) = take_compaction_before(&mut live, key, u32::MAX) {
             compaction = Some(messages.len());
             messages.push(came);
         }
@@ -271,7 +271,11 @@ fn request(
 }
 
 /// Takes the compaction after the messages of a loop before `seq`.
-fn came_before(live: &mut Option<LiveCompaction>, key: LoopKey, seq: u32) -> Option<AgentMessage> {
+fn take_compaction_before(
+    live: &mut Option<LiveCompaction>,
+    key: LoopKey,
+    seq: u32,
+) -> Option<AgentMessage> {
     let came = live.take_if(|live| {
         matches!(live, LiveCompaction::Behind(of, end_seq, _) if *of == key && seq >= *end_seq)
     })?;

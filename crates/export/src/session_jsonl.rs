@@ -198,12 +198,13 @@ impl<'a> LineWriter<'a> {
             let to = from.saturating_add(TURNS_AT_ONCE).min(row.totals.turns);
             for turn in self.read.turns(row.key, from..to)? {
                 let site = |site: &store::CallSite| {
-                    Ok(Site {
+                    Ok(JsonTurnRef {
                         loop_id: self.id(site.loop_key)?,
                         turn: site.turn,
                     })
                 };
-                let answers: StoreResult<Vec<Site>> = turn.answers.iter().map(site).collect();
+                let answers: StoreResult<Vec<JsonTurnRef>> =
+                    turn.answers.iter().map(site).collect();
                 let line = TurnLine {
                     record: LineKind::Turn,
                     loop_id: row.loop_id.clone(),

@@ -18,10 +18,10 @@ const END: &str = ".part";
 const DIGITS: usize = 12;
 
 /// The suffixes of the files that SQLite keeps next to a database.
-const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+const SQLITE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Returns a temporary name in the folder of the target.
-pub(super) fn name_beside(target: &Path) -> io::Result<PathBuf> {
+pub(super) fn temporary_path(target: &Path) -> io::Result<PathBuf> {
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut random = [0; DIGITS / 2];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
@@ -30,7 +30,7 @@ pub(super) fn name_beside(target: &Path) -> io::Result<PathBuf> {
     Ok(target.with_file_name(format!(".{short}.{}{END}", hex::encode(random))))
 }
 
-/// True if a file has a name from [`name_beside`].
+/// True if a file has a name from [`temporary_path`].
 fn is_named_so(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let stem = name.and_then(|name| name.strip_prefix('.')?.strip_suffix(END));
@@ -48,7 +48,7 @@ pub(super) fn create_locked(
     announce: &mut dyn FnMut(&Path),
 ) -> io::Result<(File, PathBuf)> {
     loop {
-        let path = name_beside(target)?;
+        let path = temporary_path(target)?;
         announce(&path);
         let file = OpenOptions::new()
             .write(true)
@@ -101,7 +101,7 @@ impl UnfinishedFile {
         is_at(&file, path).then(|| Self {
             path: path.to_owned(),
             bytes: found.len()
-                + BESIDE
+                + SQLITE_SUFFIXES
                     .map(|end| size(with_end(path, end)))
                     .iter()
                     .sum::<u64>(),
@@ -114,7 +114,7 @@ impl UnfinishedFile {
     /// # Errors
     /// If the file cannot be removed from its folder.
     pub fn remove(self) -> io::Result<()> {
-        for end in BESIDE {
+        for end in SQLITE_SUFFIXES {
             match std::fs::remove_file(with_end(&self.path, end)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

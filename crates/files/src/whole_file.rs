@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::unfinished::{create_locked, name_beside, unfinished_files};
+use crate::unfinished::{create_locked, temporary_path, unfinished_files};
 
 /// A file that is being written. If it is dropped before [`WholeFile::finish`], no file remains.
 ///
@@ -43,7 +43,7 @@ enum Written {
     /// In the folder of its target, without a name.
     Unnamed,
     /// In the folder of its target, under a temporary name.
-    Beside(PathBuf),
+    Temporary(PathBuf),
 }
 
 impl WholeFile {
@@ -56,7 +56,7 @@ impl WholeFile {
     }
 
     /// Begins a file as [`WholeFile::create`] does, for another program that writes it at the path
-    /// [`beside`](WholeFile::beside).
+    /// [`temporary_path`](WholeFile::temporary_path).
     ///
     /// # Errors
     /// As [`WholeFile::create`].
@@ -125,7 +125,7 @@ impl WholeFile {
             (None, announce) => {
                 let mut nobody = |_: &Path| ();
                 let (file, path) = create_locked(&target, announce.unwrap_or(&mut nobody))?;
-                (file, Written::Beside(path))
+                (file, Written::Temporary(path))
             }
         };
         Ok(Self {
@@ -138,9 +138,9 @@ impl WholeFile {
 
     /// Returns the path at which the file is written until it is finished; `None` if the file has no name yet, or is
     /// written directly at its target.
-    pub fn beside(&self) -> Option<&Path> {
+    pub fn temporary_path(&self) -> Option<&Path> {
         match &self.written {
-            Written::Beside(path) => Some(path),
+            Written::Temporary(path) => Some(path),
             _ => None,
         }
     }
@@ -162,14 +162,14 @@ impl WholeFile {
                 return folder.map_or(Ok(()), |folder| folder.sync_all());
             }
             // An unnamed file cannot replace a file, so it is linked under a temporary name first.
-            let path = name_beside(&self.target)?;
+            let path = temporary_path(&self.target)?;
             unnamed::link(&self.file, &path, true)?;
-            self.written = Written::Beside(path);
+            self.written = Written::Temporary(path);
         }
-        if let Written::Beside(beside) = &self.written {
+        if let Written::Temporary(path) = &self.written {
             match self.is_new {
-                true => rename_to_new(beside, &self.target)?,
-                false => std::fs::rename(beside, &self.target)?,
+                true => rename_to_new(path, &self.target)?,
+                false => std::fs::rename(path, &self.target)?,
             }
         }
         self.written = Written::InPlace;
@@ -190,9 +190,9 @@ impl Write for WholeFile {
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        if let Written::Beside(beside) = &self.written {
+        if let Written::Temporary(path) = &self.written {
             // A file that cannot be removed has a temporary name and does no harm.
-            let _ = std::fs::remove_file(beside);
+            let _ = std::fs::remove_file(path);
         }
     }
 }

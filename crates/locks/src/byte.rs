@@ -26,8 +26,8 @@ pub fn unlock_byte(file: &File, at: i64) {
 pub fn is_byte_free(file: &File, at: i64) -> bool {
     let mut found = byte(libc::F_WRLCK, at);
     // SAFETY: the descriptor is open, and the structure lives through the call.
-    let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut found) };
-    asked == 0 && libc::c_int::from(found.l_type) == libc::F_UNLCK
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut found) };
+    result == 0 && libc::c_int::from(found.l_type) == libc::F_UNLCK
 }
 
 fn byte(kind: libc::c_int, at: i64) -> libc::flock {

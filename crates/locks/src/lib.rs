@@ -27,8 +27,6 @@ mod byte;
 #[cfg(target_os = "linux")]
 mod descriptors;
 // Tests of this module run on Linux too.
-#[cfg(any(test, not(target_os = "linux")))]
-mod elsewhere;
 mod files;
 #[cfg(target_os = "linux")]
 mod fork;
@@ -38,15 +36,17 @@ mod ranges;
 mod syscalls;
 #[cfg(target_os = "linux")]
 mod table;
+#[cfg(any(test, not(target_os = "linux")))]
+mod unsupported;
 
 #[cfg(not(target_os = "linux"))]
-use elsewhere as descriptors;
+use unsupported as descriptors;
 
 #[cfg(target_os = "linux")]
 pub use byte::{HAS_LOCKS, is_byte_free, lock_byte, unlock_byte};
-#[cfg(not(target_os = "linux"))]
-pub use elsewhere::{HAS_LOCKS, is_byte_free, lock_byte, unlock_byte};
 pub use files::{OwnFile, SharedFile};
+#[cfg(not(target_os = "linux"))]
+pub use unsupported::{HAS_LOCKS, is_byte_free, lock_byte, unlock_byte};
 
 /// Makes SQLite's locks belong to the open file; only the first call has an effect.
 ///

@@ -98,13 +98,13 @@ impl Table {
     /// Queries a conflicting lock of another holder, as `F_GETLK`.
     pub(crate) fn query(&mut self, fd: c_int, range: &mut libc::flock) -> Result<(), LockRefusal> {
         let holder = self.holder_for(fd)?;
-        let asked = if holder.held.is_empty() {
+        let descriptor = if holder.held.is_empty() {
             fd
         } else {
             holder.fd
         };
         range.l_pid = 0;
-        call(asked, libc::F_OFD_GETLK, range)
+        call(descriptor, libc::F_OFD_GETLK, range)
     }
 
     /// Sets or removes a lock, as `F_SETLK`.
@@ -158,7 +158,7 @@ impl Table {
     }
 
     /// Releases the locks of a descriptor that is closed. Another descriptor of SQLite takes them over; without
-    /// one they end, as POSIX locks do.
+    /// one they end, as the locks of a process do with its last descriptor.
     fn release(&mut self, fd: c_int, inode: Inode) {
         let Some(holder) = self.holders.get_mut(&inode) else {
             return;

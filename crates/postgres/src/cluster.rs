@@ -21,7 +21,7 @@ const NODE: &str = "SELECT g.groupid::BIGINT, to_regclass('sessions') IS NOT NUL
     FROM pg_dist_local_group g";
 
 /// A query that returns true if a node acknowledges a commit before it is on disk.
-const FORGETS: &str = "SELECT coalesce(bool_or(result = 'off'), FALSE)
+const ACKNOWLEDGES_EARLY: &str = "SELECT coalesce(bool_or(result = 'off'), FALSE)
     FROM run_command_on_workers('SHOW synchronous_commit')";
 
 fn has_citus(link: &mut Connection) -> Result<bool, StatementError> {
@@ -54,7 +54,7 @@ pub(super) fn prepare(
         let detail = detail.to_owned();
         return Err(OpenError::Undistributed { place, detail });
     }
-    let forgets: bool = only(link, FORGETS, &[]).map_err(failed)?.get(0);
+    let forgets: bool = only(link, ACKNOWLEDGES_EARLY, &[]).map_err(failed)?.get(0);
     options.on_nodes = vec![format!(
         "SET LOCAL lock_timeout = {}",
         options.lock_timeout()
@@ -110,7 +110,7 @@ pub fn check_cluster(address: &str) -> Result<ClusterReport, OpenError> {
     let address = Address::parse(address, false)?;
     let mut link = connect(&address, &PostgresOptions::default())?;
     let mut checks = Checks(Vec::new());
-    let done = look(&mut link, &mut checks);
+    let done = run_checks(&mut link, &mut checks);
     done.map_err(|error| other(&address, describe(&error)))?;
     Ok(ClusterReport {
         ok: checks.0.iter().all(|check| check.ok),
@@ -120,7 +120,7 @@ pub fn check_cluster(address: &str) -> Result<ClusterReport, OpenError> {
 }
 
 /// Runs the checks in order; stops at the first whose failure makes the next one impossible.
-fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError> {
+fn run_checks(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError> {
     if !has_citus(link)? {
         let detail =
             "the extension citus is not in this database; run CREATE EXTENSION citus on all nodes";
@@ -149,7 +149,7 @@ fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError
     }
     workers(link, checks)?;
     if tables(link, checks)? {
-        cluster_tenants::look(link, checks)?;
+        cluster_tenants::run_checks(link, checks)?;
     }
     Ok(())
 }
@@ -271,12 +271,12 @@ fn tables(link: &mut Connection, checks: &mut Checks) -> Result<bool, StatementE
             let Some((_, method, column, _)) = of(name) else {
                 return true;
             };
-            let (wanted, beside) = placement_of(name);
+            let (wanted, colocated) = placement_of(name);
             match wanted {
                 None => method.as_deref() != Some("n"),
                 Some(wanted) => {
                     column.as_deref() != Some(wanted)
-                        || beside.is_some_and(|beside| group(name) != group(beside))
+                        || colocated.is_some_and(|colocated| group(name) != group(colocated))
                 }
             }
         })

@@ -25,7 +25,7 @@ const OPEN: &str = "
     END";
 
 /// Selects, on a node, the tenant of each role, and the functions that return it.
-const WHO: &str = "
+const TENANT_ROLES: &str = "
     SELECT coalesce((
         SELECT string_agg(DISTINCT pg_get_userbyid(m.roleid) || ' ' || pg_get_userbyid(m.member)
             || ' ' || m.admin_option || ' ' || r.rolcanlogin, E'\\n')
@@ -40,7 +40,7 @@ const WHO: &str = "
     ), '')";
 
 /// Selects the roles that could see more than one tenant.
-const SEES_MORE: &str = "
+const UNRESTRICTED_ROLES: &str = "
     SELECT coalesce(string_agg(DISTINCT r.rolname::TEXT, ', '), '')
     FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member
     WHERE starts_with(pg_get_userbyid(m.roleid), loopstore_tenant_prefix()) AND NOT m.admin_option
@@ -89,7 +89,7 @@ fn array(names: &[String]) -> String {
 }
 
 /// Runs a query on every node; returns each result with the name of its node.
-fn ask_all(
+fn query_all_nodes(
     link: &mut Connection,
     question: &str,
 ) -> Result<Vec<(String, bool, String)>, StatementError> {
@@ -104,7 +104,7 @@ fn ask_all(
 }
 
 /// Checks that tenants are kept apart, if the cluster has tenants.
-pub(super) fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError> {
+pub(super) fn run_checks(link: &mut Connection, checks: &mut Checks) -> Result<(), StatementError> {
     let row = only(link, TENANTS, &[])?;
     let (count, is_on): (i64, bool) = (row.get(0), row.get(1));
     let (schema, prefix): (String, String) = (row.get(2), row.get(3));
@@ -124,23 +124,23 @@ pub(super) fn look(link: &mut Connection, checks: &mut Checks) -> Result<(), Sta
         .replace("TABLES", &array(&tables))
     };
     let mut wrong = Vec::new();
-    for (node, answered, open) in ask_all(link, &fill(OPEN))? {
+    for (node, answered, open) in query_all_nodes(link, &fill(OPEN))? {
         match (answered, open.is_empty()) {
             (false, _) => wrong.push(format!("{node} does not say: {open}")),
             (true, false) => wrong.push(format!("open to every tenant on {node}: {open}")),
             (true, true) => {}
         }
     }
-    let who = ask_all(link, &fill(WHO))?;
-    let own = who.first().map(|(_, _, who)| who.clone());
-    for (node, answered, who) in who {
-        if !answered || Some(&who) != own.as_ref() {
+    let roles = query_all_nodes(link, &fill(TENANT_ROLES))?;
+    let own = roles.first().map(|(_, _, roles)| roles.clone());
+    for (node, answered, roles) in roles {
+        if !answered || Some(&roles) != own.as_ref() {
             wrong.push(format!(
                 "{node} says otherwise who is in which tenant than the coordinator"
             ));
         }
     }
-    let sees_more: String = only(link, SEES_MORE, &[])?.get(0);
+    let sees_more: String = only(link, UNRESTRICTED_ROLES, &[])?.get(0);
     if !sees_more.is_empty() {
         wrong.push(format!("sees more than one tenant: {sees_more}"));
     }

@@ -25,7 +25,7 @@ use super::pooler::named_process;
 const MAX_STATEMENTS: usize = 256;
 
 /// The factor of the time limit for a statement that reads much of the database.
-const AT_LENGTH: u32 = 10;
+const LONG_FACTOR: u32 = 10;
 
 /// A value for a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
@@ -159,11 +159,11 @@ impl Connection {
     /// Returns true if the connection goes through a pooler.
     pub(super) fn is_pooled(&mut self) -> Result<bool, StatementError> {
         let rows = self.simple("SELECT pg_backend_pid()")?;
-        let asked = rows.iter().find_map(|message| match message {
+        let reported = rows.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
             _ => None,
         });
-        Ok(asked != named_process(&self.client.cancel_token()))
+        Ok(reported != named_process(&self.client.cancel_token()))
     }
 
     /// Returns the types of a statement's values, for a statement that is not prepared on the server.
@@ -304,8 +304,8 @@ impl Connection {
     }
 
     /// Runs `work`, whose statements may read much of the database.
-    pub(super) fn at_length<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        let limit = self.limit.map(|limit| limit.saturating_mul(AT_LENGTH));
+    pub(super) fn with_long_limit<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let limit = self.limit.map(|limit| limit.saturating_mul(LONG_FACTOR));
         self.with_limit(limit, work)
     }
 

@@ -273,7 +273,7 @@ fn distributed(sql: &str) -> String {
             .iter()
             .position(|part| paragraph.contains(part));
         match place {
-            None => Some(asked_on_nodes(paragraph)),
+            None => Some(allow_queries_on_nodes(paragraph)),
             Some(0) => Some(CITUS_TENANTS.trim_end().to_owned()),
             Some(_) => None,
         }
@@ -283,7 +283,7 @@ fn distributed(sql: &str) -> String {
 }
 
 /// The functions that views call for the rows of one session: they run on a node and query tables there.
-const ASKED_BY_VIEWS: [&str; 6] = [
+const CALLED_BY_VIEWS: [&str; 6] = [
     "loopstore_chain",
     "loopstore_active_by_loop",
     "loopstore_active_blocks",
@@ -294,8 +294,8 @@ const ASKED_BY_VIEWS: [&str; 6] = [
 
 /// Allows the functions that views call to query from a node. A server without Citus accepts the setting from a
 /// superuser only, so that the migrations cannot contain it.
-fn asked_on_nodes(paragraph: &str) -> String {
-    let is_asked = ASKED_BY_VIEWS
+fn allow_queries_on_nodes(paragraph: &str) -> String {
+    let is_asked = CALLED_BY_VIEWS
         .iter()
         .any(|name| paragraph.contains(&format!("CREATE FUNCTION {name}(")));
     match is_asked {
@@ -324,12 +324,12 @@ pub(super) fn placement_of(name: &str) -> (Option<&'static str>, Option<&'static
 
 /// Returns the call that distributes a table.
 fn placement(name: &str) -> String {
-    let (column, beside) = placement_of(name);
+    let (column, colocated) = placement_of(name);
     let Some(column) = column else {
         return format!("create_reference_table('{name}')");
     };
-    let beside = beside.unwrap_or("none");
-    format!("create_distributed_table('{name}', '{column}', colocate_with => '{beside}')")
+    let colocated = colocated.unwrap_or("none");
+    format!("create_distributed_table('{name}', '{column}', colocate_with => '{colocated}')")
 }
 
 #[cfg(test)]
@@ -397,7 +397,7 @@ mod tests {
             assert_eq!(script.matches(part).count(), 1, "{part}");
         }
         let nested = "SET citus.allow_nested_distributed_execution = on";
-        assert_eq!(script.matches(nested).count(), ASKED_BY_VIEWS.len());
+        assert_eq!(script.matches(nested).count(), CALLED_BY_VIEWS.len());
         assert!(!schema(Engine::Plain { partitions: 1 }).contains("SET citus."));
     }
 }

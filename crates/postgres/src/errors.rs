@@ -1,4 +1,4 @@
-//! Sorts errors of the driver by what the caller can do.
+//! Errors of the driver, by what the caller can do.
 //!
 //! The text of the server is reported, the address is not: it may contain a password.
 
@@ -32,8 +32,8 @@ impl StatementError {
 }
 
 /// Returns the text of an error, without parts of the address.
-pub(super) fn describe(trouble: &StatementError) -> String {
-    match trouble {
+pub(super) fn describe(error: &StatementError) -> String {
+    match error {
         StatementError::Driver(error) => driver_text(error),
         StatementError::StatementTimeout(limit) => {
             format!("it did not answer in {} s", limit.as_secs_f64())
@@ -63,8 +63,8 @@ pub(super) fn driver_text(error: &Error) -> String {
 }
 
 /// True if the connection cannot be used any more.
-pub(super) fn is_lost(trouble: &StatementError) -> bool {
-    let StatementError::Driver(error) = trouble else {
+pub(super) fn is_lost(error: &StatementError) -> bool {
+    let StatementError::Driver(error) = error else {
         return true;
     };
     match error.code() {
@@ -87,8 +87,8 @@ fn is_from_the_wire(error: &Error) -> bool {
 
 /// True if a `BEGIN` was rejected because the server is a standby. The code only means that something is not
 /// possible; nothing else in a `BEGIN` can fail with it.
-pub(super) fn is_standby(trouble: &StatementError) -> bool {
-    trouble.code() == Some("0A000")
+pub(super) fn is_standby(error: &StatementError) -> bool {
+    error.code() == Some("0A000")
 }
 
 /// True if the code asks for the transaction to be run again: other writers interfered, or there was a
@@ -97,16 +97,16 @@ pub(super) fn is_serialization_failure(code: &str) -> bool {
     matches!(code, "40001" | "40P01")
 }
 
-/// Sorts an error of a statement.
-pub(super) fn from_postgres(trouble: StatementError) -> StoreError {
-    if let StatementError::StatementTimeout(limit) = trouble {
+/// Converts an error of a statement to one of the store.
+pub(super) fn from_postgres(error: StatementError) -> StoreError {
+    if let StatementError::StatementTimeout(limit) = error {
         return StoreError::StatementTimeout(limit);
     }
-    if is_lost(&trouble) {
-        return StoreError::Connection(describe(&trouble).into());
+    if is_lost(&error) {
+        return StoreError::Connection(describe(&error).into());
     }
-    let Some(code) = trouble.code() else {
-        return StoreError::Damaged(describe(&trouble));
+    let Some(code) = error.code() else {
+        return StoreError::Damaged(describe(&error));
     };
     match code {
         "55P03" => StoreError::Busy,
@@ -114,30 +114,28 @@ pub(super) fn from_postgres(trouble: StatementError) -> StoreError {
         "57014" => StoreError::TimedOut,
         "25006" => StoreError::ReadOnly,
         "53100" => StoreError::Full,
-        "58030" => StoreError::Io(describe(&trouble).into()),
-        "XX001" | "XX002" => StoreError::Damaged(describe(&trouble)),
+        "58030" => StoreError::Io(describe(&error).into()),
+        "XX001" | "XX002" => StoreError::Damaged(describe(&error)),
         "22021" | "22P05" => {
             StoreError::Invalid("PostgreSQL cannot hold U+0000 in this text".into())
         }
-        "26000" | "42P05" => StoreError::Invalid(describe(&trouble)),
+        "26000" | "42P05" => StoreError::Invalid(describe(&error)),
         // A statement of this crate does not match the tables.
-        "42P01" | "42703" | "42883" => StoreError::Damaged(describe(&trouble)),
+        "42P01" | "42703" | "42883" => StoreError::Damaged(describe(&error)),
         // Raised by functions of the store.
-        "55000" => StoreError::Invalid(describe(&trouble)),
-        "42501" => {
-            StoreError::Invalid(format!("{}; this role may not do that", describe(&trouble)))
-        }
+        "55000" => StoreError::Invalid(describe(&error)),
+        "42501" => StoreError::Invalid(format!("{}; this role may not do that", describe(&error))),
         code if code.starts_with("22") || code.starts_with("23") => {
-            StoreError::Invalid(describe(&trouble))
+            StoreError::Invalid(describe(&error))
         }
-        _ => StoreError::Other(describe(&trouble).into()),
+        _ => StoreError::Other(describe(&error).into()),
     }
 }
 
-/// Sorts an error of a connection that could not be made.
-pub(super) fn from_connecting(place: &str, trouble: StatementError) -> OpenError {
-    let (place, detail) = (place.to_owned(), describe(&trouble));
-    let StatementError::Driver(error) = &trouble else {
+/// Converts an error of a new connection to one of opening.
+pub(super) fn from_connecting(place: &str, error: StatementError) -> OpenError {
+    let (place, detail) = (place.to_owned(), describe(&error));
+    let StatementError::Driver(error) = &error else {
         return OpenError::Unreachable { place, detail };
     };
     match error.code() {

@@ -346,10 +346,10 @@ impl WriteIndex for PostgresTransaction<'_> {
 
     fn clear_index(&mut self, version: u32) -> StoreResult<()> {
         for table in ["message_words", "indexed_loops", "index_state"] {
-            self.execute_at_length(&format!("DELETE FROM {table}"), &[])?;
+            self.execute_long(&format!("DELETE FROM {table}"), &[])?;
         }
         let sql = "UPDATE loops SET unindexed = TRUE WHERE NOT unindexed AND next_seq > 0";
-        self.execute_at_length(sql, &[])?;
+        self.execute_long(sql, &[])?;
         self.execute(
             "INSERT INTO index_state (key, version) VALUES (1, $1)",
             &[&i64::from(version)],

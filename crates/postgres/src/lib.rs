@@ -23,7 +23,6 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
-mod ahead;
 mod audit;
 mod cluster;
 mod cluster_tenants;
@@ -41,6 +40,7 @@ mod packs;
 mod pending;
 mod pool;
 mod pooler;
+mod prefetched;
 mod prompts;
 mod query;
 mod read;
@@ -188,7 +188,7 @@ impl PostgresStore {
     ) -> StoreResult<T> {
         let mut transaction = self.begin(&[BEGIN_READ])?;
         let link = transaction.taken.link()?;
-        let done = link.at_length(|link| work(&PostgresTransaction::reading(link)));
+        let done = link.with_long_limit(|link| work(&PostgresTransaction::reading(link)));
         transaction.roll_back();
         done
     }
@@ -199,7 +199,7 @@ impl PostgresStore {
         &self,
         work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        self.transaction_from(&self.begin_write(), |link| written(link, work))
+        self.transaction_from(&self.begin_write(), |link| run_write(link, work))
     }
 
     /// Runs `work` in a write transaction; its statements may read much of the database.
@@ -208,7 +208,9 @@ impl PostgresStore {
         begin: &[String],
         work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        self.transaction_from(begin, |link| link.at_length(|link| written(link, work)))
+        self.transaction_from(begin, |link| {
+            link.with_long_limit(|link| run_write(link, work))
+        })
     }
 
     fn begin_write(&self) -> Vec<String> {
@@ -247,7 +249,7 @@ impl PostgresStore {
     }
 
     /// Runs a statement outside of a transaction, without a time limit.
-    fn alone(&self, sql: &str) -> StoreResult<()> {
+    fn execute_outside(&self, sql: &str) -> StoreResult<()> {
         let mut taken = self.pool.begin(&["SELECT 1"])?;
         let link = taken.link()?;
         let done = link.with_limit(None, |link| link.batch(sql));
@@ -263,7 +265,7 @@ impl PostgresStore {
 }
 
 /// Runs `work` on a connection within a write transaction.
-fn written<T>(
+fn run_write<T>(
     link: &mut Connection,
     work: impl FnOnce(&mut PostgresTransaction<'_>) -> StoreResult<T>,
 ) -> StoreResult<T> {

@@ -7,7 +7,7 @@ use loopstore_core::store::listing::{
     ListedSession, LoopSums, SessionList, sessions as list_sessions, sort_by_start, view_of,
     with_flips,
 };
-use loopstore_core::store::removal::Scrubbed;
+use loopstore_core::store::removal::ScrubState;
 use loopstore_core::store::{
     Database, QueryLimits, QueryRows, Record, RecountWork, ScanWork, SessionCursor, SessionFilter,
     SessionView, Stats, StoreError, StoreResult, WriteWork,
@@ -75,7 +75,7 @@ const ORDER: &str = "ORDER BY s.last_active_at COLLATE \"C\" DESC NULLS LAST, s.
 
 /// The smallest page. The planner has to know the number of rows, so that statements contain it: it is a power
 /// of two, so that there are few statements.
-const LEAST: usize = 16;
+const SMALLEST_PAGE: usize = 16;
 
 fn cursor(row: &PostgresRow) -> StoreResult<SessionCursor> {
     Ok(SessionCursor {
@@ -177,9 +177,9 @@ impl SessionList for PostgresTransaction<'_> {
         let mut place = behind.cloned();
         let mut found: Vec<ListedSession> = Vec::new();
         while found.len() < count {
-            let asked = (count - found.len()).max(LEAST).next_power_of_two();
-            let rows = self.rows_behind(filter, place.as_ref(), asked)?;
-            let is_end = rows.len() < asked;
+            let page_size = (count - found.len()).max(SMALLEST_PAGE).next_power_of_two();
+            let rows = self.rows_behind(filter, place.as_ref(), page_size)?;
+            let is_end = rows.len() < page_size;
             place = match (rows.last(), place) {
                 (Some(last), _) if !is_end => Some(last.cursor.clone()),
                 // From a position with a time, only sessions with a time were read.
@@ -279,17 +279,17 @@ impl Database for PostgresStore {
 
     /// Lets the server reuse the space of removed rows. Its log, its backups and pages that are not yet reused
     /// are the operator's concern.
-    fn scrub(&self) -> StoreResult<Scrubbed> {
+    fn scrub(&self) -> StoreResult<ScrubState> {
         let marked = self.rows("SELECT 1 FROM store_meta WHERE name = 'scrub'", &[])?;
         if marked.rows.is_empty() {
-            return Ok(Scrubbed::Clean);
+            return Ok(ScrubState::Clean);
         }
-        self.alone(
+        self.execute_outside(
             "VACUUM sessions, loops, messages, blobs, runs, blocks, block_messages, notes,
                  started_calls, imports, sources, source_pieces, message_words",
         )?;
         self.transaction(|door| door.execute("DELETE FROM store_meta WHERE name = 'scrub'", &[]))?;
-        Ok(Scrubbed::OnServer)
+        Ok(ScrubState::OnServer)
     }
 
     fn integrity_problems(&self) -> StoreResult<Vec<String>> {

@@ -12,7 +12,7 @@ use super::row::{BLOCK_CORE_COLUMNS, PostgresRow};
 use super::transaction::{PostgresTransaction, paged};
 
 /// The number of runs that are fetched at a time; most callers need only the first.
-const FEW: i64 = 8;
+const RUNS_AT_ONCE: i64 = 8;
 
 fn newest(row: &PostgresRow) -> StoreResult<(Generation, bool)> {
     Ok((generation(row, row.get("loop")?)?, row.get("is_flipped")?))
@@ -88,10 +88,10 @@ impl PostgresTransaction<'_> {
                  (r.strategy LIKE 'provider:%' OR r.trigger = 'edit') AS has_no_settings, r.older_loops
              FROM runs r
              WHERE r.session = $1 AND (r.tick, r.key) < ($2, $3)
-             ORDER BY r.tick DESC, r.key DESC LIMIT {FEW}"
+             ORDER BY r.tick DESC, r.key DESC LIMIT {RUNS_AT_ONCE}"
         );
         paged(
-            FEW,
+            RUNS_AT_ONCE,
             |row: &PostgresRow| {
                 let of = |column| row.get(column).unwrap_or(i64::MIN);
                 (of("tick"), of("key"))

@@ -75,7 +75,7 @@ impl ReadSessions for PostgresTransaction<'_> {
             return Ok(None);
         };
         self.lock(key)?;
-        if let Some(row) = self.session_ahead(SessionKey(key)) {
+        if let Some(row) = self.prefetched_session(SessionKey(key)) {
             return Ok(Some(row));
         }
         let sql = format!("{SESSION} WHERE s.session = $1");
@@ -84,7 +84,7 @@ impl ReadSessions for PostgresTransaction<'_> {
 
     fn session_by_key(&self, key: SessionKey) -> StoreResult<SessionRow> {
         self.lock(key.0)?;
-        if let Some(row) = self.session_ahead(key) {
+        if let Some(row) = self.prefetched_session(key) {
             return Ok(row);
         }
         let sql = format!("{SESSION} WHERE s.session = $1");
@@ -137,7 +137,7 @@ impl ReadLoops for PostgresTransaction<'_> {
     }
 
     fn loop_by_key(&self, key: LoopKey) -> StoreResult<LoopRow> {
-        if let Some(row) = self.loop_ahead(key) {
+        if let Some(row) = self.prefetched_loop(key) {
             return Ok(row);
         }
         let sql = format!("SELECT {LOOP_COLUMNS} FROM loops l WHERE l.session = $1 AND l.key = $2");

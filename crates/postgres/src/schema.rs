@@ -57,7 +57,7 @@ pub(super) fn migrations() -> &'static Migrations {
 }
 
 /// Selects whether tenants are kept apart.
-const ARE_APART: &str =
+const SELECT_SEPARATION: &str =
     "SELECT (SELECT relrowsecurity FROM pg_class WHERE oid = 'sessions'::REGCLASS)";
 
 pub(super) fn other(address: &Address, cause: impl std::fmt::Display) -> OpenError {
@@ -69,7 +69,7 @@ pub(super) fn other(address: &Address, cause: impl std::fmt::Display) -> OpenErr
 
 /// The condition under which `synchronous_commit` is set: an acknowledged commit must be on disk, whatever the
 /// server's default is.
-const IS_KEPT: &str = "WHERE current_setting('synchronous_commit') = 'off'";
+const IF_ASYNCHRONOUS: &str = "WHERE current_setting('synchronous_commit') = 'off'";
 
 /// Returns the settings of `connect` for a transaction that may run in any server process. Each is a statement
 /// of its own, as the nodes of a cluster receive the whole text that contains it.
@@ -77,7 +77,7 @@ pub(super) fn in_each_transaction(options: &PostgresOptions) -> [String; 3] {
     [
         "SET LOCAL citus.propagate_set_commands = 'local'".to_owned(),
         format!("SET LOCAL lock_timeout = {}", options.lock_timeout()),
-        format!("SELECT set_config('synchronous_commit', 'on', TRUE) {IS_KEPT}"),
+        format!("SELECT set_config('synchronous_commit', 'on', TRUE) {IF_ASYNCHRONOUS}"),
     ]
 }
 
@@ -113,7 +113,7 @@ pub(super) fn connect(
     let settings = format!(
         "SET lock_timeout = {};
          SET citus.propagate_set_commands = 'local';
-         SELECT set_config('synchronous_commit', 'on', FALSE) {IS_KEPT}",
+         SELECT set_config('synchronous_commit', 'on', FALSE) {IF_ASYNCHRONOUS}",
         options.lock_timeout()
     );
     link.batch(&settings).map_err(failed)?;
@@ -263,7 +263,8 @@ fn migrate(link: &mut Connection, address: &Address) -> Result<(), OpenError> {
     let done = link.migrate(&migrations().runner()).map_err(failed)?;
     let done = done.map_err(|error| unfinished(address, &error));
     let done = done.and_then(|()| {
-        let sql = format!("SELECT loopstore_keep_apart() FROM ({ARE_APART}) t (yes) WHERE yes");
+        let sql =
+            format!("SELECT loopstore_keep_apart() FROM ({SELECT_SEPARATION}) t (yes) WHERE yes");
         link.batch(&sql).map_err(failed)
     });
     link.batch("RESET search_path").map_err(failed)?;
@@ -278,7 +279,7 @@ fn check_tenant(
     address: &Address,
     options: &PostgresOptions,
 ) -> Result<(), OpenError> {
-    let sql = format!("{ARE_APART}, row_security_active('sessions')");
+    let sql = format!("{SELECT_SEPARATION}, row_security_active('sessions')");
     let row = only(link, &sql, &[]).map_err(|error| other(address, describe(&error)))?;
     let (are_apart, sees_one): (bool, bool) = (row.get(0), row.get(1));
     match (options.other_counter == OtherCounter::Recount, sees_one) {
@@ -308,8 +309,8 @@ fn unfinished(address: &Address, error: &refinery::Error) -> OpenError {
 
 /// Writes the properties of the database once.
 fn write_meta(link: &mut Connection, options: &PostgresOptions) -> Result<(), StatementError> {
-    let noted: i64 = only(link, "SELECT count(*) FROM store_meta", &[])?.get(0);
-    if noted >= 3 {
+    let entries: i64 = only(link, "SELECT count(*) FROM store_meta", &[])?.get(0);
+    if entries >= 3 {
         return Ok(());
     }
     let mut key = [0u8; 32];

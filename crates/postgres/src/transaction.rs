@@ -14,11 +14,11 @@ use loopstore_core::store::packs::LastPack;
 use loopstore_core::store::{StoreError, StoreResult, Visit};
 use sha2::{Digest as _, Sha256};
 
-use super::ahead::PrefetchedRows;
 use super::connection::{Connection, Param};
 use super::errors::{StatementError, from_postgres};
 use super::keys::{Locked, before_first};
 use super::pending::Pending;
+use super::prefetched::PrefetchedRows;
 use super::row::PostgresRow;
 
 /// A connection within a transaction.
@@ -33,7 +33,7 @@ pub(super) struct PostgresTransaction<'a> {
     /// The messages that go with the next statement.
     pub(super) pending: RefCell<Pending>,
     /// The rows that were read ahead.
-    pub(super) ahead: RefCell<PrefetchedRows>,
+    pub(super) prefetched: RefCell<PrefetchedRows>,
     pub(super) last_pack: LastPack,
 }
 
@@ -45,7 +45,7 @@ impl<'a> PostgresTransaction<'a> {
             seen: RefCell::default(),
             failed: Cell::new(false),
             pending: RefCell::default(),
-            ahead: RefCell::default(),
+            prefetched: RefCell::default(),
             last_pack: LastPack::default(),
         }
     }
@@ -75,7 +75,7 @@ impl<'a> PostgresTransaction<'a> {
     }
 
     /// Records a session that this transaction created: it needs no lock, since nobody else sees it.
-    pub(super) fn owns(&self, session: i64) {
+    pub(super) fn add_created(&self, session: i64) {
         self.see(session);
         if let Some(locked) = &self.locked {
             locked.borrow_mut().insert(session);
@@ -135,15 +135,15 @@ impl<'a> PostgresTransaction<'a> {
     /// Runs a statement on any session; returns the number of rows that it changed.
     pub(super) fn execute(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
         self.flush()?;
-        self.ahead.take();
+        self.prefetched.take();
         let done = self.link.borrow_mut().execute(sql, params);
         self.noted(done)
     }
 
     /// Runs a statement that may read much of the database.
-    pub(super) fn execute_at_length(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
+    pub(super) fn execute_long(&self, sql: &str, params: &[Param<'_>]) -> StoreResult<u64> {
         let mut link = self.link.borrow_mut();
-        self.noted(link.at_length(|link| link.execute(sql, params)))
+        self.noted(link.with_long_limit(|link| link.execute(sql, params)))
     }
 
     /// Runs a statement on a session.

@@ -56,7 +56,7 @@ impl Address {
     /// # Errors
     /// If the address is invalid.
     pub(super) fn parse(text: &str, writes: bool) -> Result<Self, OpenError> {
-        let (text, own) = OwnOptions::taken_from(text)?;
+        let (text, own) = OwnOptions::extract_from(text)?;
         let parsed: Result<Config, _> = text.parse();
         let mut config = parsed.map_err(|error| unreadable(why(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -118,7 +118,7 @@ impl Address {
             Some(tls) => Connection::connect(host, tls, within, limit),
             None => Connection::connect(host, NoTls, within, limit),
         };
-        link.map_err(|trouble| super::errors::from_connecting(&self.place, trouble))
+        link.map_err(|error| super::errors::from_connecting(&self.place, error))
     }
 }
 
@@ -198,7 +198,7 @@ struct OwnOptions {
 
 impl OwnOptions {
     /// Removes the parameters from an address; returns the rest and the parameters.
-    fn taken_from(text: &str) -> Result<(String, Self), OpenError> {
+    fn extract_from(text: &str) -> Result<(String, Self), OpenError> {
         let mut own = Self::default();
         let Some((front, query)) = text.split_once('?') else {
             return Ok((text.to_owned(), own));

@@ -161,7 +161,7 @@ impl PostgresTransaction<'_> {
 impl WriteSessions for PostgresTransaction<'_> {
     fn insert_session(&mut self, row: &SessionRow) -> StoreResult<SessionKey> {
         let key = self.store_session(row)?;
-        self.owns(key);
+        self.add_created(key);
         self.execute(
             "INSERT INTO session_names (session_id, session) VALUES ($1, $2)",
             &[&row.session_id.as_str(), &key],

@@ -10,7 +10,7 @@ use loopstore_model::{AgentMessage, Content, Message, Role, ToolCall};
 
 pub use introduced::introduced;
 #[doc(hidden)]
-pub use pairing::{Pairing, ResultPlace};
+pub use pairing::{Pairing, ResultPairing};
 
 /// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
@@ -152,7 +152,7 @@ impl<'a> Finder<'a> {
             Message::Assistant(_) => self.calls(at, message),
             Message::ToolResult(result) => {
                 let id = Some(&*result.tool_call_id);
-                if self.pairing.place(at) != ResultPlace::Behind {
+                if self.pairing.place(at) != ResultPairing::Behind {
                     self.fault(FaultKind::ResultWithoutCall, at, id);
                 } else if self.pairing.is_late(at) {
                     self.fault(FaultKind::LateResult, at, id);

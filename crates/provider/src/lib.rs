@@ -135,7 +135,7 @@ impl FromStr for Form {
 }
 
 /// Returns the messages of a provider's JSON: a whole answer, one message or item, a list of them, or a request as
-/// [`write()`] returns it.
+/// [`write()`] returns it. The setting `context_management` of a request is not kept.
 ///
 /// # Errors
 /// If a value has the wrong type, if a value is missing, or if no message can represent a value.

@@ -317,11 +317,11 @@ fn continued(
     group: Option<&Vec<LoopId>>,
 ) -> StoreResult<AgentStart> {
     let mut start = start.clone();
-    let asks = matches!(
+    let continues_session = matches!(
         start.continuation_kind,
         None | Some(ContinuationKind::Default)
     );
-    if !asks || start.parent_loop_id.is_some() {
+    if !continues_session || start.parent_loop_id.is_some() {
         return Ok(start);
     }
     let mut next = owner.current_loop;

@@ -169,12 +169,12 @@ pub(crate) fn started(read: &dyn StoreRead, rows: Vec<CallRow>) -> StoreResult<V
 /// # recorder.record(AgentEvent::TurnStart(TurnStart::new(loop_key.clone(), 0)))?;
 /// let call = ToolExecutionStart::new(loop_key, "c1", "pay", Json::parse(r#"{"euro": 12}"#)?);
 /// recorder.record(AgentEvent::ToolExecutionStart(call))?;
-/// // A crash, and nobody knows whether it was paid.
+/// // After a crash it is unknown whether the call was made.
 /// # drop(recorder);
 /// let request = RecoverRequest::default();
 /// let calls = recover(store.database(), &request)?.calls;
 /// assert_eq!(calls[0].tool_name, "pay");
-/// // Somebody asked the bank.
+/// // A person has asked the bank.
 /// assert!(settle(store.database(), &calls[0].idempotency_key)?);
 /// assert!(recover(store.database(), &request)?.calls.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())

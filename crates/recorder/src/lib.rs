@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopstore::extend::{
-    self as store, Lease, SessionStore, StoreError, StoreWrite, append::Appended, lease,
+    self as store, Lease, SessionStore, StoreError, StoreWrite, append::AppendedMessages, lease,
 };
 use loopstore::model::{AgentMessage, Json, LoopId, Message, SessionId};
 use loopstore_redact::Redactor;
@@ -53,7 +53,7 @@ pub use error::{RecordError, RecordResult};
 pub use event::{AgentEvent, LoopConfigSnapshot};
 pub use loopstore::extend::calls::idempotency_key;
 pub use recover::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, recover};
-pub use usage::{Price, Spent, UsageTree, usage_below, usage_tree};
+pub use usage::{Price, UsageCost, UsageTree, usage_below, usage_tree};
 
 /// The reason that a session was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,9 +122,9 @@ pub enum Recorded {
     /// The event is durable: a loop began, parallel loops were announced, or one of them was selected.
     Begun,
     /// The message is durable.
-    Message(Appended),
+    Message(AppendedMessages),
     /// The turn is durable, with the messages that only its end contained.
-    Turn(Appended),
+    Turn(AppendedMessages),
     /// The call is durable, and its tool may run.
     Call {
         /// The key to pass to the tool.

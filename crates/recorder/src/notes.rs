@@ -68,11 +68,11 @@ pub(crate) fn event_note(event: &AgentEvent, known: &[&StoredMessages]) -> Store
 /// Returns the index of the newest turn of a loop whose end was recorded.
 pub(crate) fn last_ended(read: &dyn StoreRead, loop_key: LoopKey) -> StoreResult<Option<i64>> {
     let notes = read.notes(loop_key)?;
-    let noted = notes.iter().rev().find_map(|note| match note {
+    let last_turn = notes.iter().rev().find_map(|note| match note {
         Note::Turn(text) => Some(Json::parse(text)),
         Note::Event(_) => None,
     });
-    let turn = match noted {
+    let turn = match last_turn {
         Some(turn) => Some(turn.map_err(damaged)?),
         None => history(&read.loop_meta(loop_key)?)?.turns.pop(),
     };

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// Tokens as providers reported them, and their cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Spent {
+pub struct UsageCost {
     /// Prompt tokens.
     pub input: u64,
     /// Completion tokens.
@@ -29,7 +29,7 @@ pub struct Spent {
 
 /// A function that returns the cost of the tokens of a model, or `None` if the price is not known. The model is
 /// `None` if the answers do not name one.
-pub type Price<'a> = dyn Fn(Option<&str>, &Spent) -> Option<f64> + 'a;
+pub type Price<'a> = dyn Fn(Option<&str>, &UsageCost) -> Option<f64> + 'a;
 
 /// A session with the sessions that it started.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,9 +37,9 @@ pub struct UsageTree {
     /// The session.
     pub session: SessionId,
     /// The usage of the session itself.
-    pub own: Spent,
+    pub own: UsageCost,
     /// The usage of the session with all sessions below it.
-    pub tree: Spent,
+    pub tree: UsageCost,
     /// The sessions that its tool calls started.
     pub children: Vec<UsageTree>,
 }
@@ -47,7 +47,7 @@ pub struct UsageTree {
 /// The depth to which sessions of sub-agents are followed.
 const MAX_DEPTH: usize = 64;
 
-impl Spent {
+impl UsageCost {
     /// Adds another usage.
     pub fn add(&mut self, other: &Self) {
         self.input = self.input.saturating_add(other.input);
@@ -84,7 +84,7 @@ impl Spent {
 ///
 /// # Examples
 /// ```
-/// use loopstore_recorder::{Spent, usage_tree};
+/// use loopstore_recorder::{UsageCost, usage_tree};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -95,8 +95,8 @@ impl Spent {
 /// # )?;
 /// chat.append([answer])?;
 /// // Dollars for a million tokens.
-/// let cost = |spent: &Spent| (3.0 * spent.input as f64 + 15.0 * spent.output as f64) / 1e6;
-/// let price = |model: Option<&str>, spent: &Spent| (model == Some("sonnet")).then(|| cost(spent));
+/// let cost = |spent: &UsageCost| (3.0 * spent.input as f64 + 15.0 * spent.output as f64) / 1e6;
+/// let price = |model: Option<&str>, spent: &UsageCost| (model == Some("sonnet")).then(|| cost(spent));
 /// let usage = usage_tree(store.database(), chat.id(), Some(&price))?;
 /// assert_eq!((usage.tree.input, usage.tree.output), (1_000, 200));
 /// assert_eq!(usage.tree.cost, 0.006);
@@ -135,9 +135,9 @@ fn tree_of(
     seen: &mut BTreeSet<SessionKey>,
     depth: usize,
 ) -> StoreResult<UsageTree> {
-    let mut own = Spent::default();
+    let mut own = UsageCost::default();
     for row in read.usage(key)? {
-        own.add(&Spent::of(row, price));
+        own.add(&UsageCost::of(row, price));
     }
     let mut tree = own.clone();
     let mut children = Vec::new();

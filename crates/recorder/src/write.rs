@@ -2,7 +2,9 @@
 //! with the events before it.
 
 use loopstore::TokenCounter;
-use loopstore::extend::{Note, StoreError, StoreResult, StoreWrite, append::Appended, lease};
+use loopstore::extend::{
+    Note, StoreError, StoreResult, StoreWrite, append::AppendedMessages, lease,
+};
 use loopstore::internal::{
     append_leased, edit_loop, record_appended_compactions, set_status_leased, to_json,
 };
@@ -184,7 +186,7 @@ struct TurnWrite<'a> {
 
 /// The result of a write.
 struct RecordedWrite {
-    appended: Appended,
+    appended: AppendedMessages,
     /// Each message with its sequence.
     messages: Vec<(u32, AgentMessage)>,
     known: StoredMessages,

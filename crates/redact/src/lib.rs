@@ -18,10 +18,10 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod classify;
 mod finding;
 mod json;
 mod known;
-mod looks;
 mod pieces;
 mod policy;
 mod rules;

@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::looks::looks_random;
+use super::classify::looks_random;
 use super::views::MappedText;
 
 /// The length of the smallest piece, in characters.

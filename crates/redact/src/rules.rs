@@ -20,7 +20,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use regex::bytes::{Captures, Regex};
 use serde::Deserialize;
 
-use super::looks::{entropy, is_made_of_words, is_path, is_uuid, looks_random};
+use super::classify::{entropy, is_made_of_words, is_path, is_uuid, looks_random};
 use super::pieces::{SecretForm, is_bare_frame};
 use super::policy::Confidence;
 use pattern::{compile, with_own_end};
@@ -233,7 +233,7 @@ impl Rules {
     }
 
     /// True if a text contains a keyword of a rule.
-    pub(super) fn wakes(&self, text: &str) -> bool {
+    pub(super) fn has_keyword(&self, text: &str) -> bool {
         let keywords = self.keywords.as_ref();
         !self.always.is_empty() || keywords.is_none_or(|words| words.is_match(text))
     }
@@ -241,14 +241,14 @@ impl Rules {
     /// Returns the matches in a text; several rules may match one secret.
     pub(super) fn find(&self, text: &str) -> Vec<SecretMatch> {
         let mut hits = Vec::new();
-        for rule in self.awake(text) {
+        for rule in self.rules_with_keyword(text) {
             self.run(rule, text, &mut hits);
         }
         hits
     }
 
     /// Returns the rules with a keyword in the text.
-    fn awake(&self, text: &str) -> BTreeSet<usize> {
+    fn rules_with_keyword(&self, text: &str) -> BTreeSet<usize> {
         let mut awake = self.always.clone();
         let Some(keywords) = &self.keywords else {
             return (0..self.rules.len()).collect();
@@ -422,8 +422,8 @@ mod tests {
         for rule in &rules.rules {
             assert!(rule.regex().is_some(), "{}", rule.form.id);
             // Conditions on the line of a file are ignored.
-            let asked = |allow: &&Allow| allow.regex_target.as_deref() != Some("line");
-            for allow in rule.form.allowlists.iter().filter(asked) {
+            let applies = |allow: &&Allow| allow.regex_target.as_deref() != Some("line");
+            for allow in rule.form.allowlists.iter().filter(applies) {
                 let compiled = allow.compiled().0.len();
                 assert_eq!(compiled, allow.regexes.len(), "{}", rule.form.id);
             }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::classify::{entropy, is_made_of_words, is_single_word, looks_random};
 use super::finding::{self, Finding, FoundBy};
 use super::known::{KnownSecret, MIN_KNOWN};
-use super::looks::{entropy, is_made_of_words, is_single_word, looks_random};
 use super::pieces::{self, SecretForm};
 use super::policy::Confidence;
 use super::rules::{SecretMatch, rules};
@@ -214,7 +214,7 @@ impl Redactor {
         let is_key = form == SecretForm::PrivateKey;
         let lines = lines.filter(|line| is_key && line.len() >= MIN_KEY_LINE);
         for text in [written, &secret].into_iter().chain(lines) {
-            if can_be_told_apart(text) && !text.starts_with("-----") {
+            if is_distinctive(text) && !text.starts_with("-----") {
                 known.insert(text, known_secret.clone());
             }
         }
@@ -270,7 +270,7 @@ fn is_surely_random(secret: &str) -> bool {
 }
 
 /// True if a secret is no word that any text may contain.
-fn can_be_told_apart(secret: &str) -> bool {
+fn is_distinctive(secret: &str) -> bool {
     let has = |kind: fn(char) -> bool| u8::from(secret.chars().any(kind));
     let kinds = has(|c| c.is_ascii_lowercase())
         + has(|c| c.is_ascii_uppercase())
@@ -311,7 +311,7 @@ fn placed(view: &MappedText<'_>, hits: Vec<SecretMatch>) -> Vec<SecretMatch> {
 
 /// Returns the matches that only the name of the field shows.
 fn with_name(name: &str, view: &MappedText<'_>) -> Vec<SecretMatch> {
-    if name.len() > MAX_NAME || view.text.is_empty() || !rules().wakes(name) {
+    if name.len() > MAX_NAME || view.text.is_empty() || !rules().has_keyword(name) {
         return Vec::new();
     }
     let before = format!("{name}=\"");

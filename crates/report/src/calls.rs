@@ -1,4 +1,4 @@
-//! Tool calls: which result each has, whether it failed, and how long it took.
+//! Tool calls: their results, failures and durations.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,10 +28,10 @@ pub(super) struct Call {
     seq: u32,
     #[serde(rename = "n")]
     tool: usize,
-    /// Milliseconds from the call to its result, where both times are known.
+    /// The milliseconds from the call to its result, if both times are known.
     #[serde(rename = "d", skip_serializing_if = "Option::is_none")]
     ms: Option<i64>,
-    /// Loop and sequence of the result.
+    /// The loop and the sequence of the result.
     #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
     result: Option<(usize, u32)>,
     #[serde(rename = "e", skip_serializing_if = "std::ops::Not::not")]
@@ -40,7 +40,7 @@ pub(super) struct Call {
     at: Option<i64>,
 }
 
-/// Follows the messages of a session, loop by loop in the order of their creation.
+/// Pairs calls and results of a session, loop by loop in the order of their creation.
 pub(super) struct CallLog {
     found: CallTable,
     tools: HashMap<String, usize>,
@@ -109,7 +109,7 @@ impl CallLog {
             && let Some(call) = self.found.calls.get_mut(call)
         {
             let between = call.at.zip(at).map(|(from, to)| to - from);
-            // A call and a result that were appended together have the time of that append.
+            // A call and a result that were appended together have the same time.
             call.ms = call.ms.or(between.filter(|ms| *ms > 0));
             call.result = Some((loop_key, seq));
             call.failed = result.is_error;

@@ -1,9 +1,9 @@
-//! The visibility of each turn of a chain in the context of its leaf.
+//! The state of each turn of a chain in the context of its leaf.
 
 use serde::Serialize;
 
 use super::messages::WrittenMessages;
-use loopstore::extend::active_blocks::{ChainLink, View};
+use loopstore::extend::active_blocks::{ChainLink, ChainView};
 use loopstore::extend::{LoopRow, Size, StoreRead, StoreResult, shown_chain};
 
 /// One loop of the chain.
@@ -30,7 +30,7 @@ pub(super) fn chain_of(
     links: &[ChainLink],
     found: &WrittenMessages,
 ) -> StoreResult<(Vec<ChainLoop>, Size)> {
-    let shown = shown_chain(read, leaf, View::default())?;
+    let shown = shown_chain(read, leaf, ChainView::default())?;
     let mut all = Vec::with_capacity(links.len());
     for link in links {
         let states = &shown.states;

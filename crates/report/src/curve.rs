@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use loopstore::compaction::OlderLoops;
-use loopstore::extend::active_blocks::{ChainLink, View};
+use loopstore::extend::active_blocks::{ChainLink, ChainView};
 use loopstore::extend::{
     LoopCore, Outcome, Point, RunKey, SessionRow, SizesOverTime, StoreError, StoreRead,
     StoreResult, Tick, leaf_of,
@@ -63,7 +63,7 @@ pub(super) fn curve_of(
         sizes: &sizes,
         links,
         breaks: breaks(read, &runs)?,
-        settled: settled(read, links)?,
+        last_tick: last_tick(read, links)?,
         before: None,
     };
     let mut curve = Curve::default();
@@ -96,7 +96,7 @@ fn moments(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Vec<TurnEnd
     Ok(moments)
 }
 
-/// A run, as far as the sizes of contexts depend on it.
+/// The fields of a run on which the sizes of contexts depend.
 struct Committed {
     key: RunKey,
     point: Point,
@@ -127,8 +127,8 @@ fn breaks(read: &dyn StoreRead, runs: &HashMap<String, Committed>) -> StoreResul
 }
 
 /// Returns the tick of the last message of the chain in a loop that has a child.
-fn settled(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Tick> {
-    let mut settled = Tick::MIN;
+fn last_tick(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Tick> {
+    let mut last_tick = Tick::MIN;
     for pair in links.windows(2) {
         let [link, child] = pair else { continue };
         let Some(last) = link.turns.checked_sub(1) else {
@@ -137,21 +137,21 @@ fn settled(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<Tick> {
         let last = read.turn(link.row.key, last)?;
         let born = read.loop_by_key(child.row.key)?.tick;
         let is_late = |tick: &Tick| *tick > born;
-        settled = last
+        last_tick = last
             .map(|turn| turn.tick)
             .filter(is_late)
             .unwrap_or(Tick::MIN)
-            .max(settled);
+            .max(last_tick);
     }
-    Ok(settled)
+    Ok(last_tick)
 }
 
 struct CurveWalk<'a> {
     sizes: &'a SizesOverTime<'a>,
     links: &'a [ChainLink],
     breaks: Vec<Tick>,
-    settled: Tick,
-    /// The turn before, the size of its context, and true if turns only add to it.
+    last_tick: Tick,
+    /// The previous turn, the size of its context, and true if later turns only add to it.
     before: Option<(Tick, usize, u64, u64, bool)>,
 }
 
@@ -177,7 +177,7 @@ impl CurveWalk<'_> {
             .breaks
             .get(first)
             .is_none_or(|change| *change > moment.tick);
-        let in_order = tick < moment.tick && tick >= self.settled;
+        let in_order = tick < moment.tick && tick >= self.last_tick;
         if !(only_grows && is_quiet && in_order) {
             return None;
         }
@@ -188,9 +188,9 @@ impl CurveWalk<'_> {
 
 /// Returns the size of a context at a tick, and true if turns only add to it.
 fn size_at(sizes: &SizesOverTime<'_>, leaf: &LoopCore, tick: Tick) -> StoreResult<(u64, bool)> {
-    let view = View {
+    let view = ChainView {
         at: Some(tick),
-        ..View::default()
+        ..ChainView::default()
     };
     let (size, older_loops) = sizes.size(leaf, view)?;
     Ok((size.tokens, older_loops == OlderLoops::Rollup))
@@ -205,10 +205,10 @@ fn drop_of(
     at: usize,
 ) -> StoreResult<Drop> {
     let tokens_at = |tick| {
-        let view = View {
+        let view = ChainView {
             at: Some(tick),
             complete,
-            ..View::default()
+            ..ChainView::default()
         };
         Ok::<_, StoreError>(sizes.size(leaf, view)?.0.tokens)
     };

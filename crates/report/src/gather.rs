@@ -12,7 +12,7 @@ use super::curve::{Curve, curve_of};
 use super::messages::{WrittenMessages, places};
 use super::usage::{UsageLines, usage_of};
 use super::{ReportLine, ReportOptions};
-use loopstore::extend::active_blocks::{self, View};
+use loopstore::extend::active_blocks::{self, ChainView};
 use loopstore::extend::{
     BlockKey, BlockRow, Disposition, LoopKey, LoopRow, Outcome, RunKey, RunRow, SessionRow,
     StoreRead, StoreResult, Turns, prompt, turn_dispositions,
@@ -26,14 +26,14 @@ pub(super) struct SessionIndex {
     made_at: String,
     overview: Option<String>,
     session: SessionHeader,
-    /// The loop whose chain is drawn, by position.
+    /// The leaf of the displayed chain, by position.
     leaf: Option<usize>,
     loops: Vec<IndexedLoop>,
     blocks: Vec<IndexedBlock>,
     /// Newest first.
     runs: Vec<IndexedRun>,
     chain: Vec<ChainLoop>,
-    /// The size of the context that the next model call would see.
+    /// The size of the context of the next model call.
     context: IndexedSize,
     curve: Curve,
     calls: CallTable,
@@ -84,7 +84,7 @@ struct IndexedLoop {
     tokens: u64,
     /// The sequence after the last.
     end: u32,
-    /// Of each turn: its first sequence, its tokens, and its start in milliseconds.
+    /// For each turn: its first sequence, its tokens, and its start in milliseconds.
     turns: Vec<(u32, u64, Option<i64>)>,
     pieces: Vec<(u32, usize)>,
 }
@@ -106,9 +106,9 @@ struct IndexedBlock {
     strategy: String,
     created_at: String,
     piece: usize,
-    /// True if it is active from the loop of its run, as in the views.
+    /// True if the block is active from the loop of its run, as in the views.
     is_active: bool,
-    /// Turns of each disposition, of all loops that it covers.
+    /// The number of turns of each disposition, over all loops that the block covers.
     coverage: Vec<(&'static str, u64)>,
 }
 
@@ -129,7 +129,7 @@ struct IndexedRun {
     duration_ms: u64,
     /// The events of the run: its start, and its end.
     events: Vec<Json>,
-    /// The tokens that messages could have, if the run recorded them: its window without the system prompt.
+    /// The maximum tokens of the messages, if the run recorded them: its window without the system prompt.
     budget: Option<u64>,
     counter: String,
 }
@@ -159,7 +159,7 @@ impl SessionIndex {
     }
 }
 
-/// Returns the index of a session, seen from `leaf`.
+/// Returns the index of a session, as seen from `leaf`.
 pub(super) fn index(
     read: &dyn StoreRead,
     owner: &SessionRow,
@@ -168,9 +168,9 @@ pub(super) fn index(
     options: &ReportOptions,
 ) -> StoreResult<SessionIndex> {
     let runs = runs_of(read, owner)?;
-    let raw = View {
+    let raw = ChainView {
         raw: true,
-        ..View::default()
+        ..ChainView::default()
     };
     let (mut chain, mut context, mut links) = (Vec::new(), IndexedSize::default(), Vec::new());
     if let Some(leaf) = leaf {
@@ -306,7 +306,7 @@ fn is_active(
     if let Some(known) = active.get(&leaf) {
         return Ok(known.contains(&block.key));
     }
-    let links = active_blocks::chain(read, leaf, View::default())?;
+    let links = active_blocks::chain(read, leaf, ChainView::default())?;
     let keys = links
         .iter()
         .filter_map(|link| Some(link.block.as_ref()?.key));

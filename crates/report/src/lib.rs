@@ -8,9 +8,9 @@
 //!
 //! `loopstore-eval` measures how much of a history a compaction keeps; [`write_compactions`] shows its report.
 //!
-//! `page.rs` puts the file together from `session.html`, `report.css` and the scripts beside it;
-//! `gather.rs` defines the index, the first piece of data. The crate writes nothing to a store, and exports no
-//! transcripts: `loopstore-export` does.
+//! `page.rs` assembles the file from `session.html`, `report.css` and the scripts in the same folder; `gather.rs`
+//! defines the index, the first piece of data. The crate writes nothing to a store, and exports no transcripts:
+//! `loopstore-export` does.
 
 #![warn(missing_docs)]
 #![cfg_attr(

@@ -1,4 +1,4 @@
-//! All messages of a session, and those of its blocks, in the form in which a page shows them.
+//! All messages of a session and of its blocks, in the form of a page.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use loopstore::model::{AgentMessage, AssistantMessage, Author, Content, Image, M
 /// The loops, blocks and calls that were read while the messages were written.
 pub(super) struct WrittenMessages {
     pub(super) loops: Vec<LoopRow>,
-    /// Of each loop, the pieces with its messages: the first sequence in each, and its number.
+    /// For each loop, the pieces with its messages: the first sequence in each, and its number.
     pub(super) pieces: Vec<Vec<(u32, usize)>>,
     /// All blocks, by loop and generation, with the piece of their messages.
     pub(super) blocks: Vec<(BlockRow, usize)>,
@@ -208,7 +208,7 @@ fn write_block(
     page.entry(&found)
 }
 
-/// Decodes a message; of an image only the type and the size are kept.
+/// Decodes a message; only the type and the size of an image are kept.
 fn without_blobs(stored: StoredMessage) -> StoreResult<AgentMessage> {
     decode(stored, &mut |_| Ok(None))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use loopstore_recorder::Spent;
+use loopstore_recorder::UsageCost;
 
 /// Prices by model, in any currency, per million tokens.
 ///
@@ -60,7 +60,7 @@ impl Prices {
 
     /// Returns the cost of tokens of a model, by the price of its name or of the longest prefix of its name; `None`
     /// if there is no price.
-    pub fn cost(&self, model: Option<&str>, spent: &Spent) -> Option<f64> {
+    pub fn cost(&self, model: Option<&str>, spent: &UsageCost) -> Option<f64> {
         let price = self.of(model?)?;
         let cached =
             |price: Option<f64>, tokens: u64, base: f64| price.unwrap_or(base) * tokens as f64;
@@ -92,12 +92,12 @@ mod tests {
         let text = r#"{"m": {"input": 1, "output": 1},
             "m-4": {"input": 2, "output": 10, "cache_read": 0.5}}"#;
         let prices = Prices::from_json(text).unwrap();
-        let spent = Spent {
+        let spent = UsageCost {
             input: 1_000_000,
             output: 100_000,
             cache_read: 2_000_000,
             cache_write: 500_000,
-            ..Spent::default()
+            ..UsageCost::default()
         };
         assert_eq!(
             prices.cost(Some("m-4-2026"), &spent),

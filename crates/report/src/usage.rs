@@ -8,7 +8,7 @@ use super::ReportOptions;
 use loopstore::extend::{SessionRow, StoreRead, StoreResult, prompt};
 use loopstore::model::{Session, SessionId};
 use loopstore_recorder::usage_below;
-use loopstore_recorder::{Spent, UsageTree};
+use loopstore_recorder::{UsageCost, UsageTree};
 
 /// Usage as a page shows it.
 #[derive(Debug, Serialize)]
@@ -24,7 +24,7 @@ pub(super) struct UsageLines {
 struct ModelLine {
     model: Option<String>,
     #[serde(flatten)]
-    spent: Spent,
+    spent: UsageCost,
 }
 
 /// A session in the tree of sessions that started each other.
@@ -37,10 +37,10 @@ pub(super) struct SubAgent {
     from_loop_id: Option<String>,
     from_call: Option<String>,
     tool: Option<String>,
-    /// Its report.
+    /// The path of its report.
     file: Option<String>,
-    own: Spent,
-    pub(super) total: Spent,
+    own: UsageCost,
+    pub(super) total: UsageCost,
     children: Vec<SubAgent>,
 }
 
@@ -49,14 +49,14 @@ pub(super) fn usage_of(
     owner: &SessionRow,
     options: &ReportOptions,
 ) -> StoreResult<UsageLines> {
-    let cost = |model: Option<&str>, spent: &Spent| options.prices.as_ref()?.cost(model, spent);
-    let mut models: BTreeMap<Option<String>, Spent> = BTreeMap::new();
+    let cost = |model: Option<&str>, spent: &UsageCost| options.prices.as_ref()?.cost(model, spent);
+    let mut models: BTreeMap<Option<String>, UsageCost> = BTreeMap::new();
     for row in read.usage(owner.key)? {
         let model = row.model.clone();
         models
             .entry(model)
             .or_default()
-            .add(&Spent::of(row, Some(&cost)));
+            .add(&UsageCost::of(row, Some(&cost)));
     }
     let line = |(model, spent)| ModelLine { model, spent };
     let models: Vec<ModelLine> = models.into_iter().map(line).collect();

@@ -10,7 +10,7 @@ use crate::error::Error;
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let (done, told) = oneshot::channel();
+    let (done, receiver) = oneshot::channel();
     // The receiver may have been dropped.
     let work = move || drop(done.send(work()));
     match Handle::try_current() {
@@ -20,5 +20,5 @@ pub(crate) async fn run<T: Send + 'static>(
             thread.spawn(work).map_err(Error::NoThread)?;
         }
     }
-    told.await.map_err(|_| Error::Stopped)?
+    receiver.await.map_err(|_| Error::Stopped)?
 }

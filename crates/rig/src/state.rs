@@ -105,7 +105,7 @@ impl<'a> LoopOrder<'a> {
 
 /// Returns the line of a message, word for word.
 fn line(message: &Message) -> String {
-    let who = match message {
+    let author = match message {
         Message::User(_) => "user",
         Message::Assistant(_) => "assistant",
         Message::ToolResult(_) => "tool",
@@ -113,9 +113,9 @@ fn line(message: &Message) -> String {
     let calls = message
         .tool_calls()
         .map(|call| format!("[calls {} {}]", call.name, call.arguments.as_str()));
-    let said: Vec<String> = message.texts().map(str::to_owned).chain(calls).collect();
-    match said.is_empty() {
+    let texts: Vec<String> = message.texts().map(str::to_owned).chain(calls).collect();
+    match texts.is_empty() {
         true => String::new(),
-        false => format!("{who}: {}", said.join("\n")),
+        false => format!("{author}: {}", texts.join("\n")),
     }
 }

@@ -95,9 +95,9 @@ impl Summarizer for CommandSummarizer {
         let status = running.wait(request)?;
         // Processes that it left running would keep the pipes open.
         running.kill();
-        let (answer, said) = running.output();
+        let (answer, stderr) = running.output();
         if !status.success() {
-            return Err(failed(status, &said));
+            return Err(failed(status, &stderr));
         }
         Ok(SummaryAnswer {
             text: answer?,

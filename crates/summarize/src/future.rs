@@ -66,11 +66,11 @@ where
 
     fn summarize(&self, request: &SummaryRequest) -> Result<SummaryAnswer, SummarizerError> {
         let (send, receive) = mpsc::channel();
-        let (summarize, asked) = (Arc::clone(&self.summarize), request.clone());
+        let (summarize, request_copy) = (Arc::clone(&self.summarize), request.clone());
         // The closure is called within the task, so that it runs on the runtime too.
         let task = self.runtime.spawn(async move {
             // The receiver is gone if the request has timed out or was cancelled.
-            let _ = send.send(summarize(asked).await);
+            let _ = send.send(summarize(request_copy).await);
         });
         loop {
             match receive.recv_timeout(LOOK) {

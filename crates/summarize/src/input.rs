@@ -4,7 +4,7 @@ use loopstore_model::tokens::TokenCounter;
 use loopstore_model::{AgentMessage, Int, Message, Turns};
 
 use loopstore_digest::without_recorded_sections;
-use loopstore_model::compaction::{LoopSlice, Placed, ReadError, RollupSlice};
+use loopstore_model::compaction::{LoopMessage, LoopSlice, ReadError, RollupSlice};
 
 /// The text in place of a missing task.
 const UNKNOWN_TASK: &str = "Unknown task";
@@ -16,9 +16,11 @@ pub(super) struct Input {
     /// The earlier summary: the text of the active block.
     pub(super) previous: Option<String>,
     /// The messages of the turns to read.
-    pub(super) messages: Vec<Placed>,
+    pub(super) messages: Vec<LoopMessage>,
     /// The tokens of the input in the store.
     pub(super) tokens: u64,
+    /// Instructions of the caller, from `CompactionConfig::summary_prompt`.
+    pub(super) instructions: Option<String>,
     /// The time of the last message: a summary must not depend on the time of the compaction.
     pub(super) time: Option<Int>,
 }
@@ -35,6 +37,7 @@ impl Input {
         let counted = before.iter().chain(messages.iter().map(|m| &m.message));
         Ok(Self {
             tokens: counted.map(|m| slice.counter().message_tokens(m)).sum(),
+            instructions: None,
             task: task_or_unknown(task),
             previous: (!before.is_empty()).then(|| join(before.iter().map(summary_of))),
             time: time_of(&messages),
@@ -54,7 +57,7 @@ impl Input {
                 match turn {
                     // A summary is no statement of a person, whatever its role.
                     None => previous.push(summary_of(&message)),
-                    Some(turn) => messages.push(Placed {
+                    Some(turn) => messages.push(LoopMessage {
                         turn,
                         seq: 0,
                         message,
@@ -63,6 +66,7 @@ impl Input {
             }
         }
         Ok(Self {
+            instructions: None,
             task: task_or_unknown(slice.task()?),
             previous: (!previous.is_empty()).then(|| previous.join("\n")),
             messages,
@@ -72,9 +76,10 @@ impl Input {
     }
 
     /// Returns the input of messages without a store; the first prompt is the task.
-    pub(super) fn of_messages(messages: &[Placed], counter: &dyn TokenCounter) -> Self {
+    pub(super) fn of_messages(messages: &[LoopMessage], counter: &dyn TokenCounter) -> Self {
         let mut shown = messages.iter().map(|placed| &placed.message);
         Self {
+            instructions: None,
             task: task_or_unknown(shown.clone().find_map(prompt_of)),
             previous: None,
             tokens: shown.by_ref().map(|m| counter.message_tokens(m)).sum(),
@@ -98,7 +103,7 @@ fn unread(slice: &LoopSlice<'_>, turns: Turns, name: &str) -> Vec<Turns> {
     if parts.is_empty() { vec![turns] } else { parts }
 }
 
-fn time_of(messages: &[Placed]) -> Option<Int> {
+fn time_of(messages: &[LoopMessage]) -> Option<Int> {
     let mut times = messages
         .iter()
         .rev()

@@ -43,7 +43,7 @@ use loopstore_digest::{
     DigestCompaction, DigestInput, Digester, SUMMARIZE, loop_label, rollup_digester, turns_digester,
 };
 use loopstore_model::compaction::{
-    BlockCompactionStrategy, CancelFlag, CompactionConfig, LoopSlice, Placed, RollupSlice,
+    BlockCompactionStrategy, CancelFlag, CompactionConfig, LoopMessage, LoopSlice, RollupSlice,
     StrategyError, Summary, SummaryNotes,
 };
 use loopstore_model::tokens::TokenCounter;
@@ -188,7 +188,7 @@ impl SummarizeCompaction {
     /// If the summariser fails. The error has the text that an audit row would have.
     pub fn summarize(
         &self,
-        messages: &[Placed],
+        messages: &[LoopMessage],
         most: u64,
         counter: &dyn TokenCounter,
     ) -> Result<AgentMessage, String> {
@@ -267,14 +267,14 @@ impl SummarizeCompaction {
         if !digester.add_model_answer(answer.loop_name.clone(), answer.last, answer.text) {
             return Err("the answer is empty".into());
         }
-        let (said, read) = (counter.text_tokens(answer.text), input.tokens);
-        if said >= read {
+        let (written, read) = (counter.text_tokens(answer.text), input.tokens);
+        if written >= read {
             return Err(format!(
-                "the answer has {said} tokens, no fewer than its input of {read}"
+                "the answer has {written} tokens, no fewer than its input of {read}"
             ));
         }
         let room = usual
-            .max(said + said / 2)
+            .max(written + written / 2)
             .min(most)
             .min(read.saturating_sub(1));
         let mut digest = digester.finish(room, counter);
@@ -320,7 +320,11 @@ impl BlockCompactionStrategy for SummarizeCompaction {
 
     fn shaping(&self, config: &CompactionConfig) -> String {
         let (name, options) = (self.summarizer.name(), self.options.shaping());
-        format!("{} summarizer={name:?} {options}", config.shaping())
+        let mut shaping = format!("{} summarizer={name:?} {options}", config.shaping());
+        if let Some(instructions) = &config.summary_prompt {
+            shaping.push_str(&format!(" instructions={instructions:?}"));
+        }
+        shaping
     }
 
     fn keep_compacted(
@@ -329,7 +333,10 @@ impl BlockCompactionStrategy for SummarizeCompaction {
         turns: Turns,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
-        let input = Input::read(slice, turns, self.name())?;
+        let input = Input {
+            instructions: config.summary_prompt.clone(),
+            ..Input::read(slice, turns, self.name())?
+        };
         let mut notes = SummaryNotes::default();
         let most = config.max_summary_tokens;
         let usual = most.min(slice.tokens(turns)? / 2);
@@ -367,7 +374,10 @@ impl BlockCompactionStrategy for SummarizeCompaction {
         slice: &RollupSlice<'_>,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
-        let input = Input::of_loops(slice)?;
+        let input = Input {
+            instructions: config.summary_prompt.clone(),
+            ..Input::of_loops(slice)?
+        };
         let mut notes = SummaryNotes::default();
         let most = config.max_rollup_tokens;
         self.record_prompt((slice.loops().last(), None), &input, (most, most));
@@ -461,6 +471,28 @@ mod tests {
             [1, 2, 3, 4, 5]
         );
         assert_eq!((summary.notes.calls, summary.notes.fallback), (1, None));
+    }
+
+    #[test]
+    fn own_instructions_reach_the_model_and_the_facts_stay() {
+        let model = Arc::new(Model::default());
+        let strategy = SummarizeCompaction::new(model.clone());
+        let slice = MemoryTurns::work(8, 3).slice(1, 2);
+        let config = CompactionConfig {
+            summary_prompt: Some("Write in French; leave all files out.".into()),
+            ..CompactionConfig::default()
+        };
+        let draft = strategy.compact(&slice, &config).unwrap();
+        let prompts = model.prompts.lock().unwrap();
+        let own = "\n\n## Instructions for this summary\nWrite in French; leave all files out.";
+        assert!(prompts[0].ends_with(own), "{}", prompts[0]);
+        let text = &texts(&draft)[0];
+        assert!(
+            text.contains("/src/part_"),
+            "files come from the record: {text}"
+        );
+        let usual = CompactionConfig::default();
+        assert_ne!(strategy.shaping(&config), strategy.shaping(&usual));
     }
 
     #[test]

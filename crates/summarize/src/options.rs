@@ -98,7 +98,9 @@ impl SummarizeOptions {
     /// at most `most` tokens.
     pub(super) fn tokens_of(&self, usual: u64, most: u64) -> (u64, u64) {
         let share = usual * 3 / 4;
-        let asked = self.asked_tokens.map_or(share, |asked| asked.min(share));
-        (asked, self.max_tokens.map_or(most, |max| max.min(most)))
+        let requested = self
+            .asked_tokens
+            .map_or(share, |requested| requested.min(share));
+        (requested, self.max_tokens.map_or(most, |max| max.min(most)))
     }
 }

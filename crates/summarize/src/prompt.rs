@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::input::Input;
 use super::options::SummarizeOptions;
 use loopstore_digest::activity::noise::clean;
-use loopstore_model::compaction::{Placed, image_reference};
+use loopstore_model::compaction::{LoopMessage, image_reference};
 use loopstore_model::{Author, Content, Message};
 
 /// The least characters of a shortened message.
@@ -29,6 +29,10 @@ pub(super) fn user_prompt(input: &Input, messages: &str, asked_tokens: u64) -> S
     let integrate = match input.previous {
         Some(_) => "\n- Carry on what still holds of the previous summary; it is not shown again",
         None => "",
+    };
+    let own = match &input.instructions {
+        Some(own) => format!("\n\n## Instructions for this summary\n{own}"),
+        None => String::new(),
     };
     let task = &input.task;
     format!(
@@ -60,7 +64,7 @@ What failed and what resolved it, or that it is open; the commands that build, t
 - Write \"None\" in a section with nothing to say
 - The names of all files that were changed, and exact values such as ids, amounts and paths, are added to your \
 summary from the record: write no lists of them, and name only those that a sentence needs
-- Sentences and lists, no tables and no code blocks{integrate}"
+- Sentences and lists, no tables and no code blocks{integrate}{own}"
     )
 }
 
@@ -71,7 +75,7 @@ pub(super) struct Formatted {
 }
 
 /// Returns the messages for the prompt, within [`SummarizeOptions::prompt_bytes`].
-pub(super) fn format_messages(messages: &[Placed], options: &SummarizeOptions) -> Formatted {
+pub(super) fn format_messages(messages: &[LoopMessage], options: &SummarizeOptions) -> Formatted {
     let (mut most, mut result) = (options.message_chars, options.result_chars);
     loop {
         let lines = messages.iter().enumerate();
@@ -89,7 +93,7 @@ pub(super) fn format_messages(messages: &[Placed], options: &SummarizeOptions) -
 const BETWEEN: &str = "\n\n---\n\n";
 const CUT: &str = "\n[… cut …]\n";
 
-fn keep_latest(messages: &[Placed], texts: Vec<String>, most: usize) -> Formatted {
+fn keep_latest(messages: &[LoopMessage], texts: Vec<String>, most: usize) -> Formatted {
     let mut left = most;
     let fits = |text: &&String| {
         let rest = left.checked_sub(text.len() + BETWEEN.len());
@@ -110,7 +114,7 @@ fn keep_latest(messages: &[Placed], texts: Vec<String>, most: usize) -> Formatte
     }
 }
 
-fn format_message(at: usize, placed: &Placed, most: usize, result: usize) -> String {
+fn format_message(at: usize, placed: &LoopMessage, most: usize, result: usize) -> String {
     let Some(message) = placed.message.message() else {
         return String::new();
     };
@@ -179,8 +183,8 @@ mod tests {
     use super::*;
     use loopstore_model::{AgentMessage, Json, ToolResultMessage};
 
-    fn placed(turn: u32, message: Message) -> Placed {
-        Placed {
+    fn placed(turn: u32, message: Message) -> LoopMessage {
+        LoopMessage {
             turn,
             seq: turn,
             message: AgentMessage::from(message),
@@ -242,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_prompt_too_long_shortens_more_and_then_leaves_the_oldest_out() {
-        let messages: Vec<Placed> = (0..10)
+        let messages: Vec<LoopMessage> = (0..10)
             .map(|turn| placed(turn, Message::user("x".repeat(2_000))))
             .collect();
         let within = |prompt_bytes| {

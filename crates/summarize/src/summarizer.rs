@@ -123,12 +123,12 @@ pub(super) fn call_with_deadline(
     request: &SummaryRequest,
 ) -> Result<SummaryAnswer, SummarizerError> {
     let (send, receive) = mpsc::channel();
-    let (worker, asked) = (Arc::clone(summarizer), request.clone());
+    let (worker, request_copy) = (Arc::clone(summarizer), request.clone());
     std::thread::Builder::new()
         .name("summarizer".into())
         .spawn(move || {
             // The receiver is gone after the deadline.
-            let _ = send.send(worker.summarize(&asked));
+            let _ = send.send(worker.summarize(&request_copy));
         })
         .map_err(|error| {
             SummarizerError::Failed(format!("no thread for the summariser: {error}"))

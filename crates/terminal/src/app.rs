@@ -121,8 +121,8 @@ impl App {
             }),
             Access::Write => open(options.create(false)),
             Access::Read => match open(options.clone().read_only(true)) {
-                // Only opening for writing upgrades an older file, takes back what a killed process left in its
-                // journal, or finishes a creation that was cut off.
+                // Only opening for writing upgrades an older file, rolls back the journal of a killed process, or
+                // completes an interrupted creation.
                 Err(
                     unfinished @ (OpenError::Older { .. }
                     | OpenError::LogUnread { .. }

@@ -99,8 +99,8 @@ pub fn heading(part: &Part) -> String {
     )
 }
 
-/// Returns the turn of each message where it is sure: a summary has none of its own, and where
-/// whole turns are gone the others cannot be counted.
+/// Returns the turn of each message if it is certain: a summary has no turn of its own, and if whole turns are missing,
+/// the others cannot be counted.
 fn turns_of(part: &Part, messages: &[AgentMessage]) -> Vec<Option<u32>> {
     let map = TurnMap::from_messages(messages);
     let is_summary = matches!(part.section, PartSection::Rollup | PartSection::Compacted);
@@ -127,7 +127,7 @@ fn head(message: &AgentMessage, part: &Part, turn: Option<u32>) -> String {
 fn role(message: &AgentMessage) -> String {
     let mut line = message.role().as_str().to_owned();
     if let Some(Message::ToolResult(result)) = message.message() {
-        // A message of OpenAI's form names the call only.
+        // A message of OpenAI's form names only the call.
         line = match &*result.tool_name {
             "" => "result".into(),
             name => format!("result of {}", text::line(name)),

@@ -74,14 +74,14 @@ pub fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-/// Every error ends a command, whichever crate it is from.
+/// Errors of any crate end a command.
 impl<E: Error + 'static> From<E> for CliError {
     fn from(error: E) -> Self {
         Self::from_box(Box::new(error))
     }
 }
 
-/// True if an error says that nobody reads the output any more.
+/// True if the error is a broken pipe: the output is no longer read.
 fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
     let kind = match error.downcast_ref::<io::Error>() {
         Some(error) => Some(error.kind()),

@@ -19,7 +19,7 @@ pub fn hit_heading(hit: &SearchHit) -> String {
         text::line(hit.loop_id.as_str()),
         hit.seq,
         role(hit.role),
-        fate(hit),
+        covering_block(hit),
     )
 }
 
@@ -32,7 +32,7 @@ fn role(role: Role) -> &'static str {
 }
 
 /// Returns the block that covers the message, if the context does not contain it verbatim.
-fn fate(hit: &SearchHit) -> String {
+fn covering_block(hit: &SearchHit) -> String {
     if hit.disposition == Some(Disposition::Kept) && !hit.hidden {
         return String::new();
     }

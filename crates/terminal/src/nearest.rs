@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use loopstore::Database;
 use loopstore::extend::{self as store, SessionRow, StoreResult, lookup};
 
-/// The most ids that are compared, and the most of each kind that are read.
+/// The maximum number of ids that are compared, and of each kind that are read.
 const COMPARED: u32 = 5_000;
-/// The most characters of the given text that are compared.
+/// The maximum number of characters of the given text that are compared.
 const LONGEST: usize = 48;
-/// The most names that are proposed.
+/// The maximum number of suggested names.
 const PROPOSED: usize = 3;
 
 /// Returns the names nearest to the given text, the nearest first.
@@ -30,8 +30,8 @@ pub fn nearest<S: AsRef<str>>(given: &str, names: &[S]) -> Vec<String> {
     names.take(PROPOSED).collect()
 }
 
-/// Returns how many characters have to change until one is the other, or the beginning of it. What
-/// stands somewhere in the middle is one change away.
+/// Returns the number of characters that must change until the given text equals the name or its beginning. A text
+/// within the name has the distance 1.
 fn distance(given: &str, name: &str) -> usize {
     let length = given.chars().count();
     if length > 2 && name.contains(given) {

@@ -144,7 +144,7 @@ pub fn check_target(app: &App, path: &Path, force: bool) -> Result<(), CliError>
 /// # Errors
 /// If the file cannot be written.
 pub fn write_whole_file(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    remove_unfinished_beside(path);
+    remove_unfinished_copies(path);
     let written = WholeFile::create(path).and_then(|mut file| {
         file.write_all(bytes)?;
         file.finish()
@@ -173,7 +173,7 @@ pub fn within(
     let mut given = most.saturating_sub(around);
     loop {
         let text = make(Some(given)).map_err(|error| match error {
-            // The texts around the answer take the rest.
+            // The texts around the answer use the rest.
             SearchError::TooFewTokens { needed, .. } => SearchError::TooFewTokens {
                 needed: needed.saturating_add(around.max(most - given)),
                 given: most,
@@ -224,7 +224,7 @@ impl<W: Write> Write for Counted<W> {
 }
 
 /// Removes unfinished files of killed processes from the folder of a new file, and prints a note about each of them.
-pub fn remove_unfinished_beside(path: &Path) {
+pub fn remove_unfinished_copies(path: &Path) {
     let folder = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let Some(folder) = folder.parent() else {
         return;

@@ -7,38 +7,38 @@ use std::env;
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// The variable that names the pager; `PAGER` does for many programs.
+/// The variable that names the pager of loopstore; `PAGER` applies to many programs.
 const OWN: &str = "LOOPSTORE_PAGER";
 
-/// Standard output, held back or behind a pager.
+/// Standard output: direct, held back, or through a pager.
 pub enum PagedOutput {
-    /// As it comes.
+    /// Written directly.
     Plain(Stdout),
-    /// Held back as long as it fits the screen.
+    /// Held back while it fits the screen.
     Held(Box<HeldBack>),
-    /// The pager has it.
+    /// Written to the pager.
     Paged(Paged),
 }
 
-/// Output that is held back: less than a screen so far.
+/// Output that is held back: less than a screen.
 pub struct HeldBack {
     bytes: Vec<u8>,
     screen: ScreenFill,
     pager: Command,
 }
 
-/// A pager at work.
+/// A running pager.
 pub struct Paged {
     input: Option<ChildStdin>,
     pager: Child,
 }
 
-/// The part of a screen that is filled.
+/// The filled part of a screen.
 #[derive(Clone, Copy)]
 struct ScreenFill {
     rows: usize,
     columns: usize,
-    /// Of the line that is not at its end.
+    /// The column in an unfinished line.
     column: usize,
 }
 
@@ -48,8 +48,8 @@ impl PagedOutput {
         Self::Plain(io::stdout())
     }
 
-    /// Standard output, through the pager that the environment names if it is a terminal and more is
-    /// written than fits.
+    /// Returns standard output that goes through the pager of the environment, if it is a terminal and the output is
+    /// longer than the screen.
     pub fn paged() -> Self {
         let is_plain = env::var_os("TERM").is_some_and(|term| term == "dumb");
         if is_plain || !io::stdout().is_terminal() {
@@ -62,7 +62,7 @@ impl PagedOutput {
                 Self::Held(Box::new(HeldBack {
                     bytes: Vec::new(),
                     screen: ScreenFill {
-                        // The prompt of the shell comes after it.
+                        // The prompt of the shell follows the output.
                         rows: usize::from(rows.0) - 1,
                         columns: usize::from(columns.0),
                         column: 0,
@@ -74,7 +74,7 @@ impl PagedOutput {
         }
     }
 
-    /// Writes what is held back, or waits until the user leaves the pager.
+    /// Writes the held output, or waits until the user leaves the pager.
     pub fn finish(&mut self) -> io::Result<()> {
         match std::mem::replace(self, Self::plain()) {
             Self::Plain(_) => self.flush(),
@@ -83,20 +83,21 @@ impl PagedOutput {
                 self.flush()
             }
             Self::Paged(mut paged) => {
-                // Its end of the text.
+                // Closes the pipe to the pager.
                 drop(paged.input.take());
                 paged.pager.wait().map(drop)
             }
         }
     }
 
-    /// Starts the pager, if it can be started, and hands on what was held back.
+    /// Starts the pager, if possible, and passes it the held output.
     fn turn_over(&mut self) -> io::Result<()> {
         let Self::Held(mut held) = std::mem::replace(self, Self::plain()) else {
             return Ok(());
         };
         if let Ok(mut pager) = held.pager.stdin(Stdio::piped()).spawn() {
-            // Ctrl-C is for the pager now; who ended here would leave the terminal to two programs.
+            // Ctrl-C is for the pager now: if this program ended, the pager and the shell would both read from the
+            // terminal.
             let _ = ctrlc::set_handler(|| {});
             let input = pager.stdin.take();
             *self = Self::Paged(Paged { input, pager });
@@ -105,7 +106,7 @@ impl PagedOutput {
     }
 }
 
-/// Returns the command for a pager; `None` if none is wanted.
+/// Returns the command for a pager; `None` if no pager is requested.
 fn pager(named: Option<String>) -> Option<Command> {
     let mut pager = match named.as_deref().map(str::trim) {
         Some("" | "cat") => return None,
@@ -120,7 +121,7 @@ fn pager(named: Option<String>) -> Option<Command> {
             less
         }
     };
-    // As git does it: colours are shown, and what fits the screen after all needs no key.
+    // The default of git: colours are shown, and output that fits the screen needs no key.
     if env::var_os("LESS").is_none() {
         pager.env("LESS", "FRX");
     }
@@ -133,7 +134,7 @@ impl Write for PagedOutput {
             Self::Plain(out) => out.write(bytes),
             Self::Held(held) => {
                 held.bytes.extend_from_slice(bytes);
-                if !held.screen.takes(bytes) {
+                if !held.screen.fits(bytes) {
                     self.turn_over()?;
                 }
                 Ok(bytes.len())
@@ -148,16 +149,16 @@ impl Write for PagedOutput {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(out) => out.flush(),
-            // It is not known yet where it goes.
+            // It is not decided yet where the output goes.
             Self::Held(_) | Self::Paged(_) => Ok(()),
         }
     }
 }
 
 impl ScreenFill {
-    /// Fills the screen with bytes and tells whether they fit. Bytes count as columns, so that wide
-    /// letters and colours may seem to fill it early; a pager shows those as well.
-    fn takes(&mut self, bytes: &[u8]) -> bool {
+    /// Fills the screen with bytes. Returns true if they fit. Bytes count as columns, so that wide letters and colours
+    /// may fill the screen early; a pager handles those cases too.
+    fn fits(&mut self, bytes: &[u8]) -> bool {
         for byte in bytes {
             if *byte == b'\n' || self.column == self.columns {
                 let Some(rows) = self.rows.checked_sub(1) else {
@@ -177,21 +178,21 @@ impl ScreenFill {
 mod tests {
     use super::*;
 
-    fn takes(text: &str) -> bool {
+    fn fits(text: &str) -> bool {
         let mut screen = ScreenFill {
             rows: 3,
             columns: 4,
             column: 0,
         };
-        text.as_bytes().chunks(2).all(|bytes| screen.takes(bytes))
+        text.as_bytes().chunks(2).all(|bytes| screen.fits(bytes))
     }
 
     #[test]
     fn a_screen_takes_its_lines_and_no_more() {
-        assert!(takes("") && takes("a\nb\nc\n") && takes("abcd\nabcd\nabcd\n"));
-        assert!(takes("abcdabcd\nb\n"), "a long line takes two");
-        assert!(!takes("a\nb\nc\nd\n"));
-        assert!(!takes("abcdabcd\nb\nc\n"));
+        assert!(fits("") && fits("a\nb\nc\n") && fits("abcd\nabcd\nabcd\n"));
+        assert!(fits("abcdabcd\nb\n"), "a long line takes two");
+        assert!(!fits("a\nb\nc\nd\n"));
+        assert!(!fits("abcdabcd\nb\nc\n"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// Work that takes less time shows no bar of [`slow_bar`].
+/// The duration of work after which [`slow_bar`] shows a bar.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Returns a progress bar on stderr that counts `what`, with the rate and the remaining time. The bar is hidden if
@@ -35,8 +35,8 @@ pub fn slow_bar(what: &str) -> ProgressBar {
     bar
 }
 
-/// Returns a spinner on stderr with the elapsed time, for work of unknown length. It
-/// is shown after a second, and hidden if stderr is no terminal.
+/// Returns a spinner on stderr with the elapsed time, for work of unknown length. The spinner is shown after a second,
+/// and hidden if stderr is not a terminal.
 pub fn waiting(what: &str) -> ProgressBar {
     let bar = ProgressBar::hidden();
     if !std::io::stderr().is_terminal() {
@@ -49,7 +49,7 @@ pub fn waiting(what: &str) -> ProgressBar {
     let shown = bar.downgrade();
     std::thread::spawn(move || {
         std::thread::sleep(SLOW);
-        // Work that is done by then has no bar any more.
+        // Work that has finished no longer has a bar.
         if let Some(bar) = shown.upgrade().filter(|bar| !bar.is_finished()) {
             bar.set_draw_target(ProgressDrawTarget::stderr());
             bar.enable_steady_tick(SLOW / 5);

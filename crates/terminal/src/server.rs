@@ -29,7 +29,7 @@ pub fn place(address: &str) -> String {
         None => (rest, ""),
     };
     match front.rsplit_once('@') {
-        // A password may hold an @ itself.
+        // A password may contain an @ itself.
         Some((_, host)) => format!("postgres://{host}"),
         None if !options.contains('@') => format!("postgres://{front}"),
         // A password with a ?, or an option with an @: ambiguous.

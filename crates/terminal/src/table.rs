@@ -5,7 +5,7 @@
 
 use super::text;
 
-/// How far a table that may have any width is padded: one long cell is not to widen every line.
+/// The maximum padding of a cell without a width limit: one long cell must not widen every line.
 const WIDEST: usize = 48;
 
 /// A column.
@@ -99,13 +99,13 @@ impl TextTable {
         }
     }
 
-    /// True if a column has nothing but zeros and blanks.
+    /// True if a column contains only zeros and blanks.
     fn is_mute(&self, at: usize) -> bool {
         let mut cells = self.rows.iter().map(|row| row[at].as_str());
         cells.all(|cell| matches!(cell, "" | "-" | "0"))
     }
 
-    /// Returns the least width of a column.
+    /// Returns the minimum width of a column.
     fn least(&self, at: usize) -> usize {
         let column = &self.columns[at];
         if !column.is_id {
@@ -118,7 +118,7 @@ impl TextTable {
             [one, next] => Some(alike(one, next)),
             _ => None,
         });
-        // The characters that differ, and the sign that something was cut.
+        // The characters that differ, and the sign of a truncation.
         pairs
             .max()
             .map_or(column.least, |alike| column.least.max(alike + 2))
@@ -138,7 +138,7 @@ impl TextTable {
         self.columns.iter().enumerate().map(width).collect()
     }
 
-    /// Cuts the widest columns until the line fits; returns whether it does.
+    /// Truncates the widest columns until the line fits. Returns true if it fits.
     fn shrink(&self, shown: &[usize], widths: &mut [usize], width: usize) -> bool {
         let least: Vec<usize> = (0..self.columns.len()).map(|at| self.least(at)).collect();
         loop {
@@ -206,7 +206,7 @@ impl TextTable {
     }
 }
 
-/// Returns how many columns two ids begin alike.
+/// Returns the number of columns that two ids have in common at the beginning.
 fn alike(one: &str, other: &str) -> usize {
     let same = one
         .chars()

@@ -11,7 +11,7 @@ pub fn is_long() -> bool {
 
 /// Returns the number that the variable holds, or the one of a plain or long run.
 pub fn amount(variable: &str, plain: u64) -> u64 {
-    match given(variable) {
+    match from_variable(variable) {
         Some(number) => number,
         None if is_long() => plain * LONGER,
         None => plain,
@@ -19,7 +19,7 @@ pub fn amount(variable: &str, plain: u64) -> u64 {
 }
 
 /// Returns the number that the variable holds.
-pub fn given(variable: &str) -> Option<u64> {
+pub fn from_variable(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     let number = text.parse();
     Some(number.unwrap_or_else(|_| panic!("{variable}={text} is not a number")))

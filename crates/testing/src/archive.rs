@@ -31,12 +31,12 @@ pub fn bring_back(store: &dyn Database) -> ArchiveReport {
 /// Returns a turn of a prompt, an answer with a call and its usage, and a result.
 pub fn turn(text: &str, turn: u32) -> Vec<AgentMessage> {
     let call = format!("call-{turn}");
-    let mut told = answer(
+    let mut reply = answer(
         &format!("{text} is answered at length. ").repeat(4),
         &[&call],
         turn,
     );
-    if let Some(Message::Assistant(message)) = told.message_mut() {
+    if let Some(Message::Assistant(message)) = reply.message_mut() {
         message.model = Some("model-1".into());
         let usage = r#"{"input":100,"output":7}"#;
         message.usage = Some(serde_json::from_str(usage).unwrap());
@@ -44,7 +44,7 @@ pub fn turn(text: &str, turn: u32) -> Vec<AgentMessage> {
     let output = vec![Content::text(
         format!("{text}: a line of output\n").repeat(20),
     )];
-    vec![user(text, turn), told, result(&call, output, turn)]
+    vec![user(text, turn), reply, result(&call, output, turn)]
 }
 
 /// A session of ended loops one after another, and a current one that still runs.

@@ -17,7 +17,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Returns the cluster that the environment names.
-    pub fn given() -> Option<Self> {
+    pub fn from_environment() -> Option<Self> {
         let address = std::env::var("LOOPSTORE_CITUS").ok()?;
         let (reach, maintenance) = address.rsplit_once('/').expect("LOOPSTORE_CITUS is no URL");
         Some(Self {

@@ -115,13 +115,13 @@ pub fn turn(name: &str, turn: u32) -> Vec<AgentEvent> {
         answer(&format!("{name} answer {turn}"), &[&call]),
         result(&call, &format!("{name} paid {turn}")),
     ];
-    let told = |at: usize| [begins(name, &messages[at]), ends(name, &messages[at])];
+    let message_events = |at: usize| [begins(name, &messages[at]), ends(name, &messages[at])];
     let mut events = vec![turn_start(name, turn)];
-    events.extend(told(0));
-    events.extend(told(1));
+    events.extend(message_events(0));
+    events.extend(message_events(1));
     events.push(call_start(name, &call, "{\"euro\":12}"));
     events.push(call_end(name, &call));
-    events.extend(told(2));
+    events.extend(message_events(2));
     events.push(turn_end(name));
     events
 }

@@ -81,8 +81,8 @@ fn play(
             stream.write_all(&body)
         }
         ServedResponse::Judges(judge) => {
-            let asked = request.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-            let (status, body) = judge(asked);
+            let body_text = request.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+            let (status, body) = judge(body_text);
             stream.write_all(head(status, "", body.len()).as_bytes())?;
             stream.write_all(body.as_bytes())
         }

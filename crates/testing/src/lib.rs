@@ -75,5 +75,8 @@ pub mod views;
 #[cfg(feature = "store")]
 pub mod whole;
 
+/// The driver, for test programs with the feature: a dev-dependency of theirs would be built without it, too.
+#[cfg(feature = "postgres")]
+pub use postgres;
 #[cfg(target_os = "linux")]
 pub use system_sqlite::{SqliteFailure, SystemConnection, SystemSqlite};

@@ -68,9 +68,9 @@ fn cut(random: &mut Random, secret: &Secret) -> String {
 fn turn(random: &mut Random, secrets: &[Secret], turn: u32) -> Vec<AgentMessage> {
     let secret = &secrets[random.below(secrets.len() as u64) as usize];
     let call = format!("call-{turn}");
-    let mut said = answer(&words(random, 40), &[&call], turn);
+    let mut reply = answer(&words(random, 40), &[&call], turn);
     let args = serde_json::json!({"cmd": around(random, secret), "n": 1});
-    if let (true, Some(message)) = (random.one_in(3), said.message_mut()) {
+    if let (true, Some(message)) = (random.one_in(3), reply.message_mut()) {
         let args = Json::parse(&args.to_string()).unwrap();
         let content = message.content_mut();
         content[1] = Content::tool_call(call.as_str(), "sh", args);
@@ -91,17 +91,17 @@ fn turn(random: &mut Random, secrets: &[Secret], turn: u32) -> Vec<AgentMessage>
     }
     let mut output = vec![Content::text(lines.join("\n"))];
     if random.one_in(4) {
-        let told = format!(
+        let text = format!(
             r#"{{"type":"image","data":"aGVsbG8=","mimeType":"image/png","alt":{}}}"#,
             serde_json::json!(around(random, secret))
         );
-        output.push(serde_json::from_str(&told).unwrap());
+        output.push(serde_json::from_str(&text).unwrap());
         let mut bytes = b"\x89PNG tEXt".to_vec();
         bytes.extend(around(random, secret).into_bytes());
         let bytes = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
         output.push(Content::image(bytes, "image/png"));
     }
-    vec![user(&prompt, turn), said, result(&call, output, turn)]
+    vec![user(&prompt, turn), reply, result(&call, output, turn)]
 }
 
 /// Compacts in one of several ways, all of which cut texts.
@@ -203,7 +203,7 @@ fn hold(store: &dyn Database, random: &mut Random, at: u64) -> SecretSession {
 }
 
 /// Returns all stored text of a session, and every context of it.
-fn said(store: &dyn Database, id: &SessionId) -> String {
+fn stored_text(store: &dyn Database, id: &SessionId) -> String {
     let mut all = String::new();
     store
         .scan(Box::new(|scan| {
@@ -250,12 +250,12 @@ pub fn redact_all(store: &dyn Database, random: &mut Random, count: u64) -> Vec<
         holders.swap(at, other);
         let holder = &holders[at];
         let windows = holder.windows();
-        let before = found_in(said(store, &holder.id).as_bytes(), &windows).len();
+        let before = found_in(stored_text(store, &holder.id).as_bytes(), &windows).len();
         assert!(before > 8, "{}", holder.id);
         let mut request = RedactRequest::new(holder.id.clone());
         request.dry_run = true;
-        let told = redact_session(store, &request).unwrap();
-        let still = found_in(said(store, &holder.id).as_bytes(), &windows).len();
+        let preview = redact_session(store, &request).unwrap();
+        let still = found_in(stored_text(store, &holder.id).as_bytes(), &windows).len();
         assert_eq!(still, before, "a dry run changes nothing");
         request.dry_run = false;
         let report = redact_session(store, &request).unwrap();
@@ -266,11 +266,16 @@ pub fn redact_all(store: &dyn Database, random: &mut Random, count: u64) -> Vec<
                 &report.places,
                 &report.texts
             ),
-            (&told.secrets, told.pieces, &told.places, &told.texts)
+            (
+                &preview.secrets,
+                preview.pieces,
+                &preview.places,
+                &preview.texts
+            )
         );
         cut += report.pieces;
         assert_eq!(report.left, [], "{}", holder.id);
-        let left = found_in(said(store, &holder.id).as_bytes(), &windows);
+        let left = found_in(stored_text(store, &holder.id).as_bytes(), &windows);
         assert_eq!(
             left, [""; 0],
             "{} of {:?}",

@@ -14,10 +14,19 @@ pub fn catches(test: &str, fault: &str, more: &[(&str, &str)], says: &str) {
     command.envs(more.iter().copied());
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(said.contains("running 1 test"), "no test `{test}`: {said}");
-    assert!(!output.status.success(), "{fault} is not caught: {said}");
-    assert!(said.contains(says), "not for this reason: {said}");
+    let output_text = text(&output.stdout) + &text(&output.stderr);
+    assert!(
+        output_text.contains("running 1 test"),
+        "no test `{test}`: {output_text}"
+    );
+    assert!(
+        !output.status.success(),
+        "{fault} is not caught: {output_text}"
+    );
+    assert!(
+        output_text.contains(says),
+        "not for this reason: {output_text}"
+    );
 }
 
 /// Builds in the fault that this process is to have.

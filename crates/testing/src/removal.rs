@@ -129,8 +129,8 @@ fn turn_with(mark: &str, turn: u32) -> Vec<AgentMessage> {
     let call = format!("call-{turn}");
     let pixels = STANDARD.encode(format!("pixels {CORE}"));
     let thinking = Content::thinking(format!("I saw {mark}"), Some("c2lnbmF0dXJl".into()));
-    let mut told = answer(&format!("found {mark} at {turn}"), &[&call], turn);
-    if let Some(Message::Assistant(message)) = told.message_mut() {
+    let mut reply = answer(&format!("found {mark} at {turn}"), &[&call], turn);
+    if let Some(Message::Assistant(message)) = reply.message_mut() {
         message.content.insert(0, thinking);
         let args = format!("{{\"header\":\"x {mark}\",\"list\":[1.50,\"{mark}\"]}}");
         let args = Json::parse(&args).unwrap();
@@ -145,7 +145,7 @@ fn turn_with(mark: &str, turn: u32) -> Vec<AgentMessage> {
     vec![
         AgentMessage::extension("system", Json::string(&format!("the key is {mark}"))),
         user(&format!("use {mark} for turn {turn}"), turn),
-        told,
+        reply,
         result(&call, output, turn),
         result(&format!("more-{turn}"), vec![Content::text("fine")], turn),
     ]
@@ -155,12 +155,12 @@ fn turn_with(mark: &str, turn: u32) -> Vec<AgentMessage> {
 fn describe(store: &SqliteStore, id: &str, mark: &str) {
     store::write(store, |write| {
         let mut row = write.session(&session(id))?.unwrap();
-        let mut told = Session::new(session(id), "agent");
-        told.extra.insert("note", Json::string(mark));
+        let mut record = Session::new(session(id), "agent");
+        record.extra.insert("note", Json::string(mark));
         row.title = Some(format!("About {mark}"));
         row.project = Some(format!("/work/{mark}"));
         row.agent_id = Some(format!("agent {mark}"));
-        row.meta = serde_json::to_string(&told).unwrap();
+        row.meta = serde_json::to_string(&record).unwrap();
         row.tick += 1;
         write.update_session(&row)?;
         let mut failed = None;

@@ -51,8 +51,8 @@ fn nothing_said_is_lost(messages: &[AgentMessage], request: &Value) -> Result<()
     }
     let mut rest = written.into_iter();
     let messages = messages.iter().filter_map(AgentMessage::message);
-    let said = messages.filter(|message| !matches!(message, Message::ToolResult(_)));
-    for text in said.flat_map(Message::texts).map(str::trim) {
+    let spoken = messages.filter(|message| !matches!(message, Message::ToolResult(_)));
+    for text in spoken.flat_map(Message::texts).map(str::trim) {
         if !text.is_empty() && !rest.any(|written| written == text) {
             return Err(format!("{text:?} is not"));
         }

@@ -299,7 +299,7 @@ impl Drop for PostgresServer {
 #[track_caller]
 pub fn server() -> Option<&'static PostgresServer> {
     static SERVER: OnceLock<PostgresServer> = OnceLock::new();
-    if let Some(cluster) = Cluster::given() {
+    if let Some(cluster) = Cluster::from_environment() {
         return Some(SERVER.get_or_init(|| PostgresServer::of(cluster)));
     }
     let bin = needs::find(&needs::POSTGRES)?;

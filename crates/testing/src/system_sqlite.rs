@@ -113,7 +113,7 @@ impl SystemSqlite {
         }
     }
 
-    /// Opens a database that is there, for reading and writing.
+    /// Opens an existing database for reading and writing.
     ///
     /// # Errors
     /// If the library refuses.

@@ -44,10 +44,11 @@ fn rows(
         .records()
         .iter()
         .map(|record| {
-            let told = record
+            let columns = record
                 .iter()
                 .filter(|(column, _)| !differs.contains(column));
-            told.map(|(column, value)| format!("{column}={}", value.as_str()))
+            columns
+                .map(|(column, value)| format!("{column}={}", value.as_str()))
                 .collect::<Vec<_>>()
                 .join("|")
         })

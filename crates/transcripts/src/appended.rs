@@ -2,7 +2,7 @@
 //!
 //! The first record of the newest stored loop is searched for at the end of the file, and the file from there on is
 //! read as a transcript of its own. This is correct only if no record there depends on an earlier one. The format
-//! decides that ([`Importer::stands_alone`]); if it cannot tell, the whole file must be read.
+//! decides that ([`Importer::is_readable_alone`]); if it cannot tell, the whole file must be read.
 
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -23,7 +23,7 @@ use super::{
 const WINDOWS: [u64; 3] = [256 << 10, 1 << 20, 4 << 20];
 
 /// The stored part of a session that its transcript continues.
-struct StoredPart {
+struct StoredPrefix {
     title: Option<String>,
     session: Session,
     newest: LoopRecord,
@@ -76,7 +76,7 @@ pub fn import_appended(
         return Ok(None);
     };
     let title = known.title.as_deref();
-    if !importer.stands_alone(&end, &known.newest.loop_id, title) {
+    if !importer.is_readable_alone(&end, &known.newest.loop_id, title) {
         return Ok(None);
     }
     let appended = AppendedTail {
@@ -93,7 +93,7 @@ pub fn import_appended(
 
 /// Returns the stored part of a session that its transcript may continue: a session of this format, not redacted, with
 /// a loop before its newest one.
-fn known(read: &dyn StoreRead, id: &SessionId, format: &str) -> StoreResult<Option<StoredPart>> {
+fn known(read: &dyn StoreRead, id: &SessionId, format: &str) -> StoreResult<Option<StoredPrefix>> {
     let Some(session) = read.session(id)? else {
         return Ok(None);
     };
@@ -107,7 +107,7 @@ fn known(read: &dyn StoreRead, id: &SessionId, format: &str) -> StoreResult<Opti
         return Ok(None);
     };
     let meta = read.loop_meta(newest.key)?;
-    Ok(Some(StoredPart {
+    Ok(Some(StoredPrefix {
         title: session.title,
         session: codec::from_json(&session.meta)?,
         newest: codec::from_json(&meta.meta)?,

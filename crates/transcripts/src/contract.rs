@@ -6,7 +6,7 @@ use loopstore::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionI
 
 pub use loopstore_decode::ReadSeek;
 
-use super::{ImportError, Restore};
+use super::{ImportError, SessionRestorer};
 
 /// Records longer than this are skipped.
 pub const MAX_RECORD_BYTES: usize = 64 << 20;
@@ -134,8 +134,7 @@ pub struct Source<'a> {
 /// Reads one format.
 ///
 /// ```
-/// use loopstore_transcripts::*;
-/// use loopstore_transcripts::{FoundCompaction, FoundEffect, Identity, Importer, MAX_RECORD_BYTES, ReadSeek, Restore, SessionHead, Sink, Source, import_source};
+/// use loopstore_transcripts::{Identity, ImportError, Importer, SessionHead, Sink, Source, import_source};
 /// use loopstore::*;
 /// use std::io::{BufRead, Cursor};
 /// use std::path::Path;
@@ -203,7 +202,7 @@ pub trait Importer: Sync {
     /// True if the end of a transcript can be read without the records before it. The end begins with the first
     /// record of the loop `first`; `title` is the title of the session. If the importer returns false, the whole
     /// transcript is read.
-    fn stands_alone(&self, _end: &[u8], _first: &LoopId, _title: Option<&str>) -> bool {
+    fn is_readable_alone(&self, _end: &[u8], _first: &LoopId, _title: Option<&str>) -> bool {
         false
     }
 
@@ -218,7 +217,7 @@ pub trait Importer: Sync {
     fn restore(
         &self,
         _source: &mut Source<'_>,
-        _into: &mut Restore<'_>,
+        _into: &mut SessionRestorer<'_>,
     ) -> Option<Result<(), ImportError>> {
         None
     }

@@ -1,6 +1,6 @@
 //! The formats that this version reads, and those that a build leaves out.
 
-use super::{Importer, StoredLines};
+use super::{Importer, SessionLines};
 
 /// Every format but loopstore's own lines, with the cargo feature that it is part of.
 const FORMATS: [(&str, &str); 20] = [
@@ -37,7 +37,7 @@ const FORMATS: [(&str, &str); 20] = [
 /// ```
 pub fn importers() -> &'static [&'static dyn Importer] {
     &[
-        &StoredLines,
+        &SessionLines,
         #[cfg(feature = "phi-core")]
         &super::PhiCore,
         #[cfg(feature = "qwen-code")]
@@ -108,7 +108,7 @@ mod tests {
         let read = importers().iter().map(|one| one.format());
         let mut all: Vec<&str> = read
             .chain(left_out())
-            .filter(|name| *name != StoredLines.format())
+            .filter(|name| *name != SessionLines.format())
             .collect();
         let mut named: Vec<&str> = FORMATS.iter().map(|(format, _)| *format).collect();
         all.sort_unstable();

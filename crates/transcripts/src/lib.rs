@@ -4,7 +4,7 @@
 //! [`Sink`], in the order of the transcript. An importer holds one message in memory at a time (and an index of the
 //! records, if the format needs one), and never a database. The sink decides which messages are new. [`import_paths`]
 //! finds the format of each file, [`import_source`] reads one with a given importer, and [`Watch`] reads files as
-//! they grow. Loopstore's own lines are read back row by row, by [`StoredLines`].
+//! they grow. Loopstore's own lines are read back row by row, by [`SessionLines`].
 //!
 //! Each format is behind a cargo feature; `detect.rs` lists them. A new format is a module here with an `Importer`, a
 //! feature, its lines in `detect.rs`, hand-written transcripts in
@@ -147,12 +147,12 @@ pub use provider_form::ProviderForm;
 #[cfg(feature = "qwen-code")]
 pub use qwen::QwenCode;
 pub use report::{
-    CompletedCall, ImportReport, ImportedBranch, Repaired, SeparatedSession, Skipped,
+    CompletedCall, FileRepair, ImportReport, ImportedBranch, SeparatedSession, Skipped,
 };
-pub use session_jsonl::{Restore, StoredLines};
+pub use session_jsonl::{SessionLines, SessionRestorer};
 #[cfg(feature = "swe-agent")]
 pub use swe_agent::SweAgent;
-pub use watch::{Growth, Watch};
+pub use watch::{Watch, WatchedImport};
 pub use writer::StoreSink;
 
 /// The parts of formats that `loopstore-export` writes, without a promise for others.
@@ -160,7 +160,7 @@ pub use writer::StoreSink;
 pub mod internal {
     pub use crate::fields::Fields;
     pub use crate::session_jsonl::form;
-    pub use crate::values::says_failed;
+    pub use crate::values::reports_failure;
 }
 
 /// Returns the path of the write-ahead log of an SQLite file.

@@ -9,7 +9,7 @@ use super::state::{KnownLoop, LoopDescription, LoopState, PendingHistory};
 use super::writer::StoreSink;
 
 impl StoreSink<'_> {
-    /// Replaces the ids of sessions of the file that are stored under another id.
+    /// Replaces the ids in the references to sessions of the file that are stored under another id.
     pub(super) fn with_renamed(&self, mut record: LoopRecord) -> LoopRecord {
         for child in &mut record.child_loop_refs {
             let id = child.child_session_id.as_ref();

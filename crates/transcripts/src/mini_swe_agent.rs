@@ -136,12 +136,9 @@ impl RunsReader<'_> {
         match document.map(|fields| fields.object("info")) {
             Some(info) => {
                 transcript.ended_as(status(info.text("exit_status").or(exit)));
-                let mut set_usage = None;
-                add_cost(
-                    &mut set_usage,
-                    info.object("model_stats").get("instance_cost"),
-                );
-                transcript.set_usage(set_usage);
+                let mut usage = None;
+                add_cost(&mut usage, info.object("model_stats").get("instance_cost"));
+                transcript.set_usage(usage);
             }
             // The list is written when the run is over.
             None => transcript.ended_as(Some(LoopStatus::Completed)),

@@ -14,7 +14,7 @@ use super::pipeline::ReaderThread;
 use super::queue::OpenedTranscript;
 use super::report::ImportReport;
 use super::writer::StoreSink;
-use super::{ImportError, Importer, Restore, Sink, Source, unread};
+use super::{ImportError, Importer, SessionRestorer, Sink, Source, unread};
 
 /// Imports one transcript in one transaction. With `only`, only this session of the transcript is imported. No copy
 /// of the file is kept.
@@ -70,7 +70,7 @@ pub(super) fn import_and_keep(
                            import; import it without redaction, then redact the session";
                 return Err(ImportError::NoTranscript(why.into()));
             }
-            let mut into = Restore::new(write, store.counter(), only.as_ref());
+            let mut into = SessionRestorer::new(write, store.counter(), only.as_ref());
             if importer.holds_rows() {
                 let mut decoded = DecodedSource::without_repairs(source)?;
                 if let Some(restored) = importer.restore(&mut decoded.source(source), &mut into) {

@@ -457,7 +457,7 @@ impl Export<'_> {
             .unwrap_or_else(|| format!("message-{}", self.nth));
         let status = error_status(&info);
         let unfinished = millis(&info.object("time"), "completed").is_none();
-        let expect_more = info
+        let is_continued = info
             .text("finish")
             .map_or(unfinished, |word| word == "tool-calls");
         let steps = steps(parts);
@@ -471,7 +471,7 @@ impl Export<'_> {
                 0 => self.added(info.text("id")),
                 _ => self.added_more(),
             }
-            if expect_more {
+            if is_continued {
                 self.transcript.expect_more();
             }
             for called in called {

@@ -47,7 +47,7 @@ pub struct SeparatedSession {
 
 /// Damage of a file that was repaired so that its records could be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Repaired {
+pub struct FileRepair {
     /// The file.
     pub file: String,
     /// The first damaged line, from 1, if the format has lines.
@@ -108,7 +108,7 @@ pub struct ImportReport {
     /// The records and files that could not be imported.
     pub skipped: Vec<Skipped>,
     /// The damage that was repaired.
-    pub repaired: Vec<Repaired>,
+    pub repaired: Vec<FileRepair>,
     /// Tool calls and results that had no id, no name or arguments of another type, and were completed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<CompletedCall>,
@@ -158,7 +158,7 @@ impl ImportReport {
         let mut known = self.repaired.iter_mut();
         match known.find(|one| one.file == file && one.what == what) {
             Some(known) => known.count += count,
-            None => self.repaired.push(Repaired {
+            None => self.repaired.push(FileRepair {
                 file: file.to_owned(),
                 line,
                 count,
@@ -170,7 +170,7 @@ impl ImportReport {
     /// Records a named path that could not be imported.
     pub(super) fn fail(&mut self, path: &Path, error: &ImportError) {
         let reason = match error {
-            // The file is named beside the reason.
+            // The entry names the file.
             ImportError::Read { source, .. } => format!("cannot be read: {source}"),
             error => with_causes(error),
         };

@@ -1,7 +1,7 @@
 //! Stores the compactions of a transcript as runs of the tool that made them.
 
 use loopstore::compact::CompactionEnded;
-use loopstore::extend::active_blocks::View;
+use loopstore::extend::active_blocks::ChainView;
 use loopstore::extend::{LoopKey, Outcome, StoreResult, StoreWrite, codec};
 use loopstore::internal::{
     ChainSnapshot, CompactedExtent, ImportedCompaction, OWN_RUN, RecordedResult, RecordedRun,
@@ -96,7 +96,7 @@ impl ImportedRun {
             };
             return record_provider_compaction(write, counter, what, messages, run);
         }
-        let chain = ChainSnapshot::load(&*write, self.loop_key, View::default())?;
+        let chain = ChainSnapshot::load(&*write, self.loop_key, ChainView::default())?;
         let compaction = ImportedCompaction {
             read: &*write,
             chain: &chain,
@@ -111,7 +111,7 @@ impl ImportedRun {
             write,
             counter,
             (&chain, turns),
-            View::default(),
+            ChainView::default(),
             made.recorded,
         )
     }

@@ -99,7 +99,7 @@ impl Secrets {
 }
 
 /// The place of a message.
-pub(super) struct TurnPlace<'a> {
+pub(super) struct MessageTurn<'a> {
     pub(super) at: usize,
     pub(super) loop_id: &'a LoopId,
     pub(super) begins: bool,
@@ -211,7 +211,7 @@ impl StoreSink<'_> {
     /// every provider's compaction after the secret.
     pub(super) fn without_bound(
         &mut self,
-        turn: &TurnPlace<'_>,
+        turn: &MessageTurn<'_>,
         mut message: AgentMessage,
         has_secret: bool,
     ) -> StoreResult<AgentMessage> {
@@ -263,7 +263,7 @@ impl StoreSink<'_> {
         Ok(())
     }
 
-    /// Redacts a compaction. Returns true if the compaction must be left out: it is a provider's, and the session
+    /// Redacts a compaction. Returns true if the compaction must be left out: it is a provider's, and it or its session
     /// contains a secret.
     pub(super) fn redact_compaction(
         &mut self,

@@ -382,7 +382,7 @@ pub(super) fn contents(
 }
 
 /// True if the output of a Codex tool reports a failure.
-pub fn says_failed(plain_text: &str) -> bool {
+pub fn reports_failure(plain_text: &str) -> bool {
     if let Ok(fields) = Fields::parse(plain_text) {
         return exit_code_failed(&fields);
     }

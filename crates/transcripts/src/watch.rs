@@ -27,7 +27,7 @@ struct FileStamp {
 
 /// A changed file, and the result of its import.
 #[derive(Debug)]
-pub struct Growth {
+pub struct WatchedImport {
     /// The file.
     pub path: PathBuf,
     /// The report of the import. `skipped` contains neither lines that were reported before nor an unfinished last
@@ -92,7 +92,7 @@ impl Watch {
         &mut self,
         store: &dyn SessionStore,
         stop: &dyn Fn() -> bool,
-        each: &mut dyn FnMut(Growth),
+        each: &mut dyn FnMut(WatchedImport),
     ) {
         let found = files_in(&self.paths);
         let there: HashSet<&PathBuf> = found.iter().collect();
@@ -131,7 +131,7 @@ impl Watch {
     }
 
     /// Returns the reason why an entry of a folder is not read, unless it was reported before.
-    fn unread(&mut self, store: &dyn SessionStore, path: &Path) -> Option<Growth> {
+    fn unread(&mut self, store: &dyn SessionStore, path: &Path) -> Option<WatchedImport> {
         if self.unread.contains(path) || self.paths.iter().any(|named| named == path) {
             return None;
         }
@@ -142,7 +142,7 @@ impl Watch {
             unknown_files: 1,
             ..ImportReport::default()
         };
-        Some(Growth {
+        Some(WatchedImport {
             path: path.to_owned(),
             result: Ok(report),
         })
@@ -152,7 +152,7 @@ impl Watch {
         &mut self,
         path: PathBuf,
         mut result: Result<ImportReport, ImportError>,
-    ) -> Option<Growth> {
+    ) -> Option<WatchedImport> {
         if let Err(error) = &result {
             // A failure that repeats in each pass is reported once.
             let reason = error.to_string();
@@ -183,7 +183,7 @@ impl Watch {
                 return None;
             }
         }
-        Some(Growth { path, result })
+        Some(WatchedImport { path, result })
     }
 }
 

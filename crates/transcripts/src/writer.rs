@@ -16,7 +16,7 @@ use super::matching::{Digests, RecordDigest};
 use super::pending::PendingMessage;
 use super::pipeline::{EncodedSink, Encoder, SkipEncoding};
 use super::report::{CompletedCall, ImportReport};
-use super::secrets::{HeldMessage, Secrets, TurnPlace};
+use super::secrets::{HeldMessage, MessageTurn, Secrets};
 use super::state::{ImportedSession, RecordKey};
 use super::{FoundCompaction, Identity, ImportError, Origin, SessionHead, Sink};
 
@@ -308,7 +308,7 @@ impl<'a> StoreSink<'a> {
         let begins = state.follow(role, message.turn_index());
         let key = state.key;
         if redacts {
-            let turn = TurnPlace {
+            let turn = MessageTurn {
                 at,
                 loop_id,
                 begins,

@@ -53,7 +53,7 @@ struct Sweep<'a> {
     replaced: HiddenMessages,
     at: usize,
     /// The first and the last turn of the messages found in each range.
-    met: Vec<Option<(u32, u32)>>,
+    found_turns: Vec<Option<(u32, u32)>>,
     problems: BTreeSet<String>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Sweep<'a> {
             rows,
             replaced: block.replaced(),
             at: 0,
-            met: vec![None; rows.len()],
+            found_turns: vec![None; rows.len()],
             problems: BTreeSet::new(),
         }
     }
@@ -113,8 +113,8 @@ impl<'a> Sweep<'a> {
             self.wrong(format!("message {seq} is in no range"));
             return;
         };
-        let met = &mut self.met[self.at];
-        *met = Some((met.map_or(turn, |(first, _)| first), turn));
+        let found = &mut self.found_turns[self.at];
+        *found = Some((found.map_or(turn, |(first, _)| first), turn));
         if !self.fits(row.disposition, seq, turn) {
             let what = row.disposition.as_str();
             self.wrong(format!("message {seq} of turn {turn} is not {what}"));
@@ -143,11 +143,11 @@ impl<'a> Sweep<'a> {
     /// Compares the turns of each range, and the messages that replace others, with those found.
     fn check_ends(&mut self) {
         for at in 0..self.rows.len() {
-            let (row, met) = (self.rows[at], self.met[at]);
-            if row.turns != met {
+            let (row, found_turns) = (self.rows[at], self.found_turns[at]);
+            if row.turns != found_turns {
                 let (turns, seqs) = (row.turns, row.seqs);
                 self.wrong(format!(
-                    "range {seqs:?} names turns {turns:?} and has {met:?}"
+                    "range {seqs:?} names turns {turns:?} and has {found_turns:?}"
                 ));
             }
         }
@@ -286,11 +286,11 @@ fn unkept(block: &WholeBlock, covered: &BTreeMap<LoopKey, Vec<CoverageRow>>) -> 
             .and_then(|rows| rows.iter().find(|row| holds(row)));
         row.is_none_or(|row| row.disposition != Disposition::Kept)
     });
-    let told = |(key, seq): (LoopKey, u32)| {
+    let describe = |(key, seq): (LoopKey, u32)| {
         let key = key.0;
         format!("message {seq} of the loop with key {key} is quoted, and coverage does not say so")
     };
-    unkept.map(told).collect()
+    unkept.map(describe).collect()
 }
 
 /// Returns the rollup that a block extends. Keys decrease, so the walk back ends.

@@ -64,23 +64,23 @@ impl fmt::Display for Head {
 /// The error of a text that is not a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a head reads `{FORMAT}:` and 64 hexadecimal digits, and 64 more if it is signed")]
-pub struct NoHead;
+pub struct HeadParseError;
 
 impl FromStr for Head {
-    type Err = NoHead;
+    type Err = HeadParseError;
 
-    fn from_str(text: &str) -> Result<Self, NoHead> {
+    fn from_str(text: &str) -> Result<Self, HeadParseError> {
         let mut parts = text.trim().split(':');
         if parts.next() != Some(FORMAT) {
-            return Err(NoHead);
+            return Err(HeadParseError);
         }
-        let sha256 = parts.next().and_then(unhex).ok_or(NoHead)?;
+        let sha256 = parts.next().and_then(unhex).ok_or(HeadParseError)?;
         let signature = match parts.next() {
-            Some(part) => Some(unhex(part).ok_or(NoHead)?),
+            Some(part) => Some(unhex(part).ok_or(HeadParseError)?),
             None => None,
         };
         match parts.next() {
-            Some(_) => Err(NoHead),
+            Some(_) => Err(HeadParseError),
             None => Ok(Self { sha256, signature }),
         }
     }

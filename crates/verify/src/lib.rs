@@ -37,7 +37,7 @@ mod stored;
 mod turns;
 mod verify;
 
-pub use heads::{Head, NoHead, take_head, verify_against};
+pub use heads::{Head, HeadParseError, take_head, verify_against};
 pub use report::{Checked, Problem, ProblemKind, VerifyReport};
 pub use verify::{verify, verify_session};
 

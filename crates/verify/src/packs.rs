@@ -44,12 +44,17 @@ impl Packs {
             packs.spans.push((row.first, row.last));
             from = row.first.checked_add(1);
         }
-        packs.stand_alone(verify, key, place)?;
+        packs.check_unpacked(verify, key, place)?;
         Ok(packs)
     }
 
     /// Checks that the content of a pack is not in the rows too.
-    fn stand_alone(&self, verify: &mut Verify<'_>, key: LoopKey, place: &str) -> StoreResult<()> {
+    fn check_unpacked(
+        &self,
+        verify: &mut Verify<'_>,
+        key: LoopKey,
+        place: &str,
+    ) -> StoreResult<()> {
         let mut from = Some(0).filter(|_| !self.spans.is_empty());
         while let Some(next) = from {
             let run = verify.scan.unpacked(key, next);

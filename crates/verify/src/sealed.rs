@@ -24,8 +24,8 @@ pub(super) fn check(
     let Some(provider) = SealingProvider::of_strategy(&run.strategy) else {
         return Ok(());
     };
-    let told = SealedRecord::of(run).map(|record| (record.loop_id, record.seq, provider));
-    scope.recorded.extend(told);
+    let recorded = SealedRecord::of(run).map(|record| (record.loop_id, record.seq, provider));
+    scope.recorded.extend(recorded);
     let flips = verify.scan.flips(run.key);
     let flips = verify.found.readable(place, flips)?.unwrap_or_default();
     if run.outcome != Outcome::Committed || flips.last().is_some_and(|flip| !flip.redo) {

@@ -124,10 +124,10 @@ fn check_blobs(
     if shown.is_empty() {
         return Ok(());
     }
-    let noted = verify.scan.blobs_of(owner);
-    let noted = verify.found.readable(place, noted)?.unwrap_or_default();
+    let recorded = verify.scan.blobs_of(owner);
+    let recorded = verify.found.readable(place, recorded)?.unwrap_or_default();
     for name in shown {
-        let detail = match (missing.contains(name), noted.contains(name)) {
+        let detail = match (missing.contains(name), recorded.contains(name)) {
             (true, true) => "is not there",
             (true, false) if !is_complete => "is not there",
             (false, false) => "is not noted as shown here",

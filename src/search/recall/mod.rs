@@ -33,7 +33,7 @@ pub struct Recall {
     /// conversation.
     pub parts: Vec<RecallPart>,
     /// The hits that are not in the answer.
-    pub left_out: Option<LeftOut>,
+    pub left_out: Option<OmittedHits>,
 }
 
 /// The excerpt of a message for a question.
@@ -74,7 +74,7 @@ pub struct RecallPart {
 /// The hits that are not in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct OmittedHits {
     /// The number of hits that are not in the answer.
     pub hits: u64,
     /// The number of turns that contain these hits.
@@ -85,7 +85,7 @@ pub struct LeftOut {
     pub offset: usize,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for OmittedHits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.hits == 0 {
             return write!(f, "left out: further hits; go on at offset {}", self.offset);

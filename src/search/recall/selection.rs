@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::candidate::RecallCandidate;
-use super::{LeftOut, NOTHING, Recall, RecallPart, session_line};
+use super::{NOTHING, OmittedHits, Recall, RecallPart, session_line};
 use crate::model::Role;
 use crate::search::query::Query;
 use crate::search::{SearchHit, SearchQuery, SearchResults};
@@ -17,7 +17,7 @@ fn last_line(query: &SearchQuery, found: &SearchResults) -> String {
         return NOTHING.into();
     }
     let hits = found.hits.len();
-    let line = LeftOut {
+    let line = OmittedHits {
         hits: hits as u64,
         turns: hits as u64,
         more: found.next.is_some(),
@@ -230,13 +230,13 @@ impl<'a> RecallSelection<'a> {
             .collect()
     }
 
-    fn left_out(&self) -> Option<LeftOut> {
+    fn left_out(&self) -> Option<OmittedHits> {
         let rest = self.found.hits[self.taken..].iter();
         let hits: Vec<&SearchHit> = rest.filter(|hit| is_wanted(self.query, hit)).collect();
         let turn = |hit: &&SearchHit| (hit.session_id.clone(), hit.loop_id.clone(), hit.turn);
         let turns: HashSet<_> = hits.iter().map(turn).collect();
         let more = self.found.next.is_some();
-        (more || !hits.is_empty()).then_some(LeftOut {
+        (more || !hits.is_empty()).then_some(OmittedHits {
             hits: hits.len() as u64,
             turns: turns.len() as u64,
             more,

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::super::reader::SqliteReader;
 use super::super::{SqliteStore, from_sqlite};
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::removal::Scrubbed;
+use crate::store::removal::ScrubState;
 
 /// The name of the mark.
 const MARK: &str = "scrub";
@@ -27,9 +27,9 @@ impl SqliteStore {
     ///
     /// # Errors
     /// [`StoreError::Busy`] if other writers hold the database for longer than the timeout. The call can be repeated.
-    pub fn scrub(&self) -> StoreResult<Scrubbed> {
+    pub fn scrub(&self) -> StoreResult<ScrubState> {
         let Some(first) = self.snapshot(mark)? else {
-            return Ok(Scrubbed::Clean);
+            return Ok(ScrubState::Clean);
         };
         if !first.starts_with(IN_LOG) {
             self.transaction(merge_index)?;
@@ -39,7 +39,7 @@ impl SqliteStore {
         let alone = writer.log.alone();
         // Another process may have done it meanwhile, all of it or all but the log.
         let Some(mut mark) = mark(&connection)? else {
-            return Ok(Scrubbed::Done);
+            return Ok(ScrubState::Done);
         };
         if !mark.starts_with(IN_LOG) {
             rewrite(&connection)?;
@@ -47,7 +47,7 @@ impl SqliteStore {
         }
         self.connections.check()?;
         if !empty_log(&connection)? {
-            return Ok(Scrubbed::InLog);
+            return Ok(ScrubState::InLog);
         }
         drop((alone, connection, place));
         self.transaction(|connection| {
@@ -55,7 +55,7 @@ impl SqliteStore {
             let sql = "DELETE FROM store_meta WHERE name = ?1 AND value = ?2";
             reader.run(sql, [MARK, &mark])
         })?;
-        Ok(Scrubbed::Done)
+        Ok(ScrubState::Done)
     }
 
     /// Finishes a removal that was cut off before this store was opened. It is tried once: who reads an older

@@ -47,12 +47,12 @@ fn nothing_happens_until_the_trigger_fires() {
 }
 
 /// Fails, or compacts the session itself while it runs.
-struct Bad {
+struct FaultyStrategy {
     calls: AtomicU32,
     rival: Option<SessionHandle>,
 }
 
-impl BlockCompactionStrategy for Bad {
+impl BlockCompactionStrategy for FaultyStrategy {
     fn name(&self) -> &str {
         "bad"
     }
@@ -81,7 +81,7 @@ fn a_strategy_that_fails_gives_way_to_the_digest() {
     let store = Store::in_memory().unwrap();
     let history = History::new(store.database(), "s");
     work(&history, 0..12, 400);
-    let bad = Bad {
+    let bad = FaultyStrategy {
         calls: AtomicU32::new(0),
         rival: None,
     };
@@ -99,7 +99,7 @@ fn a_lost_race_is_run_again() {
     let store = Store::in_memory().unwrap();
     let history = History::new(store.database(), "s");
     work(&history, 0..12, 400);
-    let bad = Bad {
+    let bad = FaultyStrategy {
         calls: AtomicU32::new(0),
         rival: Some(store.session("s").unwrap()),
     };

@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 use loopstore::compact::CompactOutcome;
 use loopstore::compaction::*;
 use loopstore::extend as store;
-use loopstore::extend::active_blocks::{self, View};
+use loopstore::extend::active_blocks::{self, ChainView};
 use loopstore::*;
 
-use crate::support::amount::{amount, given};
+use crate::support::amount::{amount, from_variable};
 use crate::support::histories::{History, Random, loop_id};
 
 fn request(random: &mut Random, at: usize) -> CompactRequest {
@@ -65,7 +65,7 @@ fn request(random: &mut Random, at: usize) -> CompactRequest {
 fn assert_every_turn(history: &History<'_>, at: usize) {
     let leaf = history.row(at).key;
     store::read(history.store, |read| {
-        let links = active_blocks::chain(read, leaf, View::default())?;
+        let links = active_blocks::chain(read, leaf, ChainView::default())?;
         for link in &links {
             let Some(block) = &link.block else { continue };
             let layout = &block.layout;
@@ -211,7 +211,7 @@ fn play(seed: u64, tally: &mut BTreeMap<String, usize>) {
 #[test]
 fn a_context_fits_or_there_is_a_typed_error() {
     let histories = amount("LOOPSTORE_HISTORIES", 1_000);
-    let seeds = match given("LOOPSTORE_SEED") {
+    let seeds = match from_variable("LOOPSTORE_SEED") {
         Some(seed) => vec![seed],
         None => (0..histories).collect(),
     };

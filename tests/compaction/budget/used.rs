@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use loopstore::compact::{BlockReport, CompactOutcome};
 use loopstore::extend as store;
-use loopstore::extend::active_blocks::{ChainLink, View, chain};
+use loopstore::extend::active_blocks::{ChainLink, ChainView, chain};
 use loopstore::extend::{BlockKind, Turns};
 use loopstore::model::SessionId;
 use loopstore::*;
@@ -111,7 +111,7 @@ fn assert_nothing_more_fits(
     let (links, least) = store::read(store, |read| {
         let session = read.session(id)?.unwrap();
         let leaf = session.current_loop.unwrap();
-        let links = chain(read, leaf, View::default())?;
+        let links = chain(read, leaf, ChainView::default())?;
         let Some((link, turn)) = newest_given_up(&links, &report.blocks) else {
             return Ok((links, None));
         };

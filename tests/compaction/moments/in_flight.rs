@@ -9,7 +9,7 @@ use loopstore::{
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 
 /// Returns all combinations of build options.
-fn ways() -> Vec<BuildOptions> {
+fn all_options() -> Vec<BuildOptions> {
     let older = [None, Some(OlderLoops::Skip), Some(OlderLoops::Rollup)];
     let scopes = [
         None,
@@ -29,7 +29,7 @@ fn ways() -> Vec<BuildOptions> {
 
 /// Returns a context as text. For a loop that had ended and was continued, the time of its end is not recorded, so its
 /// open calls are not reported as faults.
-fn shown(context: &Context, was_ended: bool) -> String {
+fn text_of(context: &Context, was_ended: bool) -> String {
     let messages = serde_json::to_string(&context.messages).unwrap();
     let faults = if was_ended { &[][..] } else { &context.faults };
     format!(
@@ -40,25 +40,25 @@ fn shown(context: &Context, was_ended: bool) -> String {
 
 fn build(history: &History<'_>, options: &BuildOptions, was_ended: bool) -> String {
     let built = build_context_from_session(history.store, &history.session, options);
-    shown(&built.unwrap(), was_ended)
+    text_of(&built.unwrap(), was_ended)
 }
 
 /// A context of a loop, and its tick.
-struct Seen {
+struct ContextAt {
     at: AsOf,
     options: BuildOptions,
     was_ended: bool,
     text: String,
 }
 
-fn see(history: &History<'_>, at: &AsOf, leaf: usize, seen: &mut Vec<Seen>) {
+fn see(history: &History<'_>, at: &AsOf, leaf: usize, seen: &mut Vec<ContextAt>) {
     let was_ended = history.row(leaf).status.is_ended();
-    for options in ways() {
+    for options in all_options() {
         let now = BuildOptions {
             leaf: Some(loop_id(leaf)),
             ..options.clone()
         };
-        seen.push(Seen {
+        seen.push(ContextAt {
             at: at.clone(),
             text: build(history, &now, was_ended),
             was_ended,
@@ -67,7 +67,7 @@ fn see(history: &History<'_>, at: &AsOf, leaf: usize, seen: &mut Vec<Seen>) {
     }
 }
 
-fn compare(history: &History<'_>, seen: &[Seen], what: &str) {
+fn compare(history: &History<'_>, seen: &[ContextAt], what: &str) {
     for one in seen {
         let (at, options) = (&one.at, &one.options);
         let then = BuildOptions {
@@ -183,7 +183,7 @@ fn random_moments_are_shown_again() {
         let store = SqliteStore::in_memory().unwrap();
         let mut random = Random::new(seed + 500);
         let mut history = History::new(&store, "s");
-        let mut seen: Vec<(usize, u32, Vec<Seen>)> = Vec::new();
+        let mut seen: Vec<(usize, u32, Vec<ContextAt>)> = Vec::new();
         for _ in 0..40 {
             history.step(&mut random);
             let (tick, leaf) = now(&history);

@@ -1,7 +1,7 @@
 //! The sizes of contexts at many ticks, computed at once, equal those computed one by one.
 
 use loopstore::SqliteStore;
-use loopstore::extend::active_blocks::View;
+use loopstore::extend::active_blocks::ChainView;
 use loopstore::extend::{self as store, SizesOverTime, leaf_of, session_of, shown_chain};
 
 use crate::support::amount::amount;
@@ -15,9 +15,9 @@ fn compare(history: &History<'_>) {
         for at in 0..history.loops {
             let leaf = leaf_of(read, &owner, Some(&loop_id(at)))?;
             for tick in (0..=owner.tick).map(Some).chain([None]) {
-                let view = View {
+                let view = ChainView {
                     at: tick,
-                    ..View::default()
+                    ..ChainView::default()
                 };
                 let alone = shown_chain(read, &leaf, view)?.size;
                 let (among_all, _) = sizes.size(&leaf, view)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{assert_counted, assert_sound, texts};
 use crate::support::histories::Random;
 use loopstore::compact::CompactOutcome;
-use loopstore::extend::active_blocks::View;
+use loopstore::extend::active_blocks::ChainView;
 use loopstore::extend::{self as store, shown_chain};
 use loopstore::*;
 
@@ -15,7 +15,7 @@ use loopstore::*;
 type PinnedText = ((String, u32), String);
 
 /// A session with branches, and its expected state.
-struct Story {
+struct PinnedHistory {
     store: Store,
     lines: Vec<SessionHandle>,
     random: Random,
@@ -24,7 +24,7 @@ struct Story {
     built: BTreeMap<String, Vec<AgentMessage>>,
 }
 
-impl Story {
+impl PinnedHistory {
     fn new(seed: u64) -> Self {
         let store = Store::in_memory().unwrap();
         let lines = vec![store.session("s").unwrap()];
@@ -180,7 +180,7 @@ impl Story {
         let context = line.context().unwrap();
         assert_counted(&self.store, &context);
         let shown = texts(&context);
-        let (pinned, ended) = self.settled(line);
+        let (pinned, ended) = self.known_pins(line);
         for (place, text) in &pinned {
             let is_it = |shown: &&String| {
                 let quote = shown
@@ -205,7 +205,7 @@ impl Story {
 
     /// Returns the texts of pinned messages, and of messages that are no longer pinned, according to the newest block
     /// on each loop; later pins are unknown to it.
-    fn settled(&self, line: &SessionHandle) -> (Vec<PinnedText>, Vec<String>) {
+    fn known_pins(&self, line: &SessionHandle) -> (Vec<PinnedText>, Vec<String>) {
         let live = line.pins().unwrap();
         let leaf = line.leaf().unwrap().unwrap();
         let loops = self.store.database();
@@ -221,7 +221,7 @@ impl Story {
         store::read(self.store.database(), |read| {
             let session = read.session(line.id())?.unwrap().key;
             let leaf = read.loop_by_id(session, &leaf)?.unwrap();
-            let states = shown_chain(read, &leaf, View::default())?.states;
+            let states = shown_chain(read, &leaf, ChainView::default())?.states;
             let (mut pinned, mut ended) = (Vec::new(), Vec::new());
             for row in read.pins(session)? {
                 let Some(own) = states.iter().find(|states| states.key == row.loop_key) else {
@@ -297,7 +297,7 @@ impl Summarizer for Short {
 fn what_is_pinned_stands_once_in_every_context() {
     let mut seen = 0;
     for seed in 0..24 {
-        let mut story = Story::new(seed);
+        let mut story = PinnedHistory::new(seed);
         for step in 0..70 {
             story.step();
             let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| story.check()));

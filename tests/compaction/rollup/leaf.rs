@@ -125,7 +125,7 @@ fn a_rollup_on_the_leaf_is_gone_on_from() {
 }
 
 /// Adds a turn of a call and its result to the loop.
-fn go_on(store: &SqliteStore, session: &SessionId, at: u32) {
+fn append_turn(store: &SqliteStore, session: &SessionId, at: u32) {
     let call = Content::tool_call(
         format!("c{at}"),
         "read",
@@ -172,7 +172,7 @@ fn the_text_on_the_leaf_stays_bounded_however_long_the_loop() {
     let (store, session) = imported("THE TOOL'S SUMMARY");
     let mut runs = 0;
     for at in 0..200 {
-        go_on(&store, &session, at);
+        append_turn(&store, &session, at);
         let report = compact_session_loops(&store, &session, &small(3_000)).unwrap();
         match report.outcome {
             CompactOutcome::NotNeeded => continue,
@@ -219,7 +219,7 @@ fn without_a_rollup_for_older_loops_the_text_gets_what_a_loop_gets() {
     request.policy.compaction.max_rollup_tokens = 0;
     request.trigger = CompactTrigger::Length;
     for at in 0..30 {
-        go_on(&store, &session, at);
+        append_turn(&store, &session, at);
     }
     let report = compact_session_loops(&store, &session, &request).unwrap();
     assert_eq!(report.outcome, CompactOutcome::Committed, "{report:?}");
@@ -235,7 +235,7 @@ fn without_a_rollup_for_older_loops_the_text_gets_what_a_loop_gets() {
 struct Asks;
 
 impl Asks {
-    fn noted(mut summary: Summary) -> Summary {
+    fn with_request(mut summary: Summary) -> Summary {
         summary.notes.calls = 1;
         summary
     }
@@ -253,7 +253,7 @@ impl BlockCompactionStrategy for Asks {
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
         let made = DefaultBlockCompaction.keep_compacted(slice, turns, config)?;
-        Ok(Self::noted(made))
+        Ok(Self::with_request(made))
     }
 
     fn rollup(
@@ -261,7 +261,9 @@ impl BlockCompactionStrategy for Asks {
         slice: &RollupSlice<'_>,
         config: &CompactionConfig,
     ) -> Result<Summary, StrategyError> {
-        Ok(Self::noted(DefaultBlockCompaction.rollup(slice, config)?))
+        Ok(Self::with_request(
+            DefaultBlockCompaction.rollup(slice, config)?,
+        ))
     }
 }
 
@@ -282,7 +284,7 @@ fn the_tail_of_a_loop_behind_is_compacted_and_its_last_turns_are_kept() {
     import_into(store.database(), "THE TOOL'S SUMMARY");
     let chat = store.session("t").unwrap();
     for at in 0..60 {
-        go_on(
+        append_turn(
             SqliteStore::downcast(store.database()).unwrap(),
             chat.id(),
             at,

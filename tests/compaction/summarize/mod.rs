@@ -392,7 +392,7 @@ fn a_preview_tells_what_would_be_asked() {
 
 #[test]
 fn messages_without_a_store_are_summarised() {
-    let placed = |turn: u32, message: Message| Placed {
+    let placed = |turn: u32, message: Message| LoopMessage {
         turn,
         seq: turn,
         message: message.into(),

@@ -58,7 +58,7 @@ fn parts_no_pair(before: &[AgentMessage], after: &[AgentMessage]) -> bool {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum MessageStep {
     User(usize),
     Says(usize),
     Calls(u8),
@@ -67,25 +67,25 @@ enum Step {
     Note(usize),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<MessageStep>> {
     let step = prop_oneof![
-        2 => (0usize..400).prop_map(Step::User),
-        2 => (0usize..400).prop_map(Step::Says),
-        3 => (1u8..4).prop_map(Step::Calls),
-        6 => (any::<u8>(), 0usize..40).prop_map(|(which, lines)| Step::Result(which, lines)),
-        1 => (0usize..50).prop_map(Step::Note),
+        2 => (0usize..400).prop_map(MessageStep::User),
+        2 => (0usize..400).prop_map(MessageStep::Says),
+        3 => (1u8..4).prop_map(MessageStep::Calls),
+        6 => (any::<u8>(), 0usize..40).prop_map(|(which, lines)| MessageStep::Result(which, lines)),
+        1 => (0usize..50).prop_map(MessageStep::Note),
     ];
     prop::collection::vec(step, 0..60)
 }
 
-fn history(steps: &[Step]) -> Vec<AgentMessage> {
+fn history(steps: &[MessageStep]) -> Vec<AgentMessage> {
     let (mut open, mut next): (Vec<String>, u32) = (Vec::new(), 0);
     let mut messages = Vec::new();
     for step in steps {
         messages.push(match step {
-            Step::User(size) => user(&"u".repeat(*size)),
-            Step::Says(size) => says(&"a".repeat(*size)),
-            Step::Calls(count) => {
+            MessageStep::User(size) => user(&"u".repeat(*size)),
+            MessageStep::Says(size) => says(&"a".repeat(*size)),
+            MessageStep::Calls(count) => {
                 let ids: Vec<String> = (0..*count)
                     .map(|n| format!("c{}", next + u32::from(n)))
                     .collect();
@@ -94,7 +94,7 @@ fn history(steps: &[Step]) -> Vec<AgentMessage> {
                 open.extend(ids);
                 message
             }
-            Step::Result(which, lines) => {
+            MessageStep::Result(which, lines) => {
                 // Mostly the newest calls, sometimes an old one, sometimes none at all.
                 let back = usize::from(*which) % 4;
                 let id = match open.len().checked_sub(back + 1) {
@@ -103,7 +103,9 @@ fn history(steps: &[Step]) -> Vec<AgentMessage> {
                 };
                 result(&id, &"line of output\n".repeat(*lines))
             }
-            Step::Note(size) => AgentMessage::extension("note", Json::string(&"n".repeat(*size))),
+            MessageStep::Note(size) => {
+                AgentMessage::extension("note", Json::string(&"n".repeat(*size)))
+            }
         });
     }
     messages

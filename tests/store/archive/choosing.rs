@@ -1,13 +1,13 @@
 //! The choice of the loops that are archived.
 
 use loopstore::*;
-use loopstore_admin::retention::{ArchiveReport, ArchiveRequest, LoopStaysWhy, archive};
+use loopstore_admin::retention::{ArchiveReport, ArchiveRequest, SkipReason, archive};
 use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::support::archive::*;
 use crate::support::histories::{loop_id, user};
 
-fn moved(report: &ArchiveReport) -> Vec<&str> {
+fn archived_loops(report: &ArchiveReport) -> Vec<&str> {
     report
         .loops
         .iter()
@@ -15,7 +15,7 @@ fn moved(report: &ArchiveReport) -> Vec<&str> {
         .collect()
 }
 
-fn kept(report: &ArchiveReport) -> Vec<(&str, LoopStaysWhy)> {
+fn kept(report: &ArchiveReport) -> Vec<(&str, SkipReason)> {
     let kept = report.kept.iter();
     kept.map(|one| (one.loop_id.as_str(), one.why)).collect()
 }
@@ -25,14 +25,14 @@ fn only_loops_that_no_context_shows_are_cold() {
     let store = SqliteStore::in_memory().unwrap();
     let mut history = line(&store, "s", 4, 3);
     let report = archive_cold(&store);
-    assert_eq!(moved(&report), [""; 0]);
+    assert_eq!(archived_loops(&report), [""; 0]);
     let shown = |at: usize| {
         (
             ["loop-0", "loop-1", "loop-2", "loop-3"][at],
-            LoopStaysWhy::Shown,
+            SkipReason::Shown,
         )
     };
-    let open = ("loop-4", LoopStaysWhy::Open);
+    let open = ("loop-4", SkipReason::Open);
     assert_eq!(
         kept(&report),
         [shown(0), shown(1), shown(2), shown(3), open]
@@ -40,7 +40,10 @@ fn only_loops_that_no_context_shows_are_cold() {
 
     assert_eq!(history.compact(4, (0, 1), true)["outcome"], "committed");
     let report = archive_cold(&store);
-    assert_eq!(moved(&report), ["loop-0", "loop-1", "loop-2", "loop-3"]);
+    assert_eq!(
+        archived_loops(&report),
+        ["loop-0", "loop-1", "loop-2", "loop-3"]
+    );
     assert_eq!(kept(&report), [open]);
     assert_eq!((report.messages, packed(&store)), (36, 36));
     assert!(report.bytes_after * 2 < report.bytes_before, "{report:?}");
@@ -56,7 +59,7 @@ fn a_loop_that_a_fork_shows_is_not_cold() {
     history.start_loop(Some(0), Some(1));
     history.append(3, vec![user("from the middle", 0)]);
     let report = archive_cold(&store);
-    assert_eq!(moved(&report), ["loop-1"]);
+    assert_eq!(archived_loops(&report), ["loop-1"]);
 }
 
 #[test]
@@ -64,7 +67,7 @@ fn a_loop_that_is_named_is_archived_whatever_shows_it_but_not_while_it_runs() {
     let store = SqliteStore::in_memory().unwrap();
     let history = line(&store, "s", 2, 3);
     let report = archive_loops(&store, &history.session, &[1]);
-    assert_eq!(moved(&report), ["loop-1"]);
+    assert_eq!(archived_loops(&report), ["loop-1"]);
     let request = |at: usize| ArchiveRequest {
         session: Some(history.session.clone()),
         loops: vec![loop_id(at)],
@@ -100,12 +103,7 @@ fn shown_loops_go_too_if_that_is_asked_and_young_ones_stay() {
     };
     let report = archive(&store, &young).unwrap();
     assert_eq!((report.messages, report.kept.len()), (0, 3));
-    assert!(
-        report
-            .kept
-            .iter()
-            .all(|one| one.why == LoopStaysWhy::Recent)
-    );
+    assert!(report.kept.iter().all(|one| one.why == SkipReason::Recent));
 
     let dry = ArchiveRequest {
         older_than: None,
@@ -138,7 +136,7 @@ fn a_driven_loop_stays() {
     };
     let report = archive(&store, &request).unwrap();
     assert_eq!(report.messages, 0);
-    assert_eq!(kept(&report)[0], ("loop-0", LoopStaysWhy::Open));
+    assert_eq!(kept(&report)[0], ("loop-0", SkipReason::Open));
 }
 
 /// An ended loop may grow, for example when a transcript is imported again.

@@ -9,7 +9,7 @@ use crate::support::histories::{History, open, user};
 const CORE: &str = "zq7xw8e9r1t2y3u4i5o6p7a8s9d1f2g3h4j5";
 
 /// Counts the packs and rows that contain the secret.
-fn standing(store: &SqliteStore) -> usize {
+fn count_secrets(store: &SqliteStore) -> usize {
     let (mut found, mut keys) = (0, Vec::new());
     Database::scan(
         store,
@@ -45,10 +45,10 @@ fn redacting_takes_only_the_packs_apart_that_hold_a_secret() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("a.db"));
     let history = with_secret(&store);
-    assert_eq!((standing(&store), packed(&store)), (1, 25));
+    assert_eq!((count_secrets(&store), packed(&store)), (1, 25));
     let report = redact_session(&store, &RedactRequest::new(history.session.clone())).unwrap();
     assert_eq!(report.messages, 1);
-    assert_eq!((standing(&store), packed(&store)), (0, 12));
+    assert_eq!((count_secrets(&store), packed(&store)), (0, 12));
     assert_whole(&store);
 
     // A redacted loop can be archived, and damage to it is found.

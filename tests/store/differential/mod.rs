@@ -7,12 +7,12 @@ mod reference;
 
 use std::collections::BTreeMap;
 
-use crate::support::amount::{amount, given};
+use crate::support::amount::{amount, from_variable};
 use crate::support::histories::Random;
 use loopstore::compact::{CompactOutcome, FlipRequest};
 use loopstore::compaction::{CompactionConfig, CompactionScope, ContextConfig};
 use loopstore::context::AsOf as StoreAsOf;
-use loopstore::extend::active_blocks::{self, View};
+use loopstore::extend::active_blocks::{self, ChainView};
 use loopstore::extend::{self as store, append, session};
 use loopstore::model::*;
 use loopstore::{
@@ -161,7 +161,7 @@ impl Twin {
                 attempt.plan.blocks
             );
             assert_eq!(report.blocks.len(), attempt.plan.blocks.len(), "{report:?}");
-            checks::what_is_pinned_stands(&self.model, at).unwrap();
+            checks::pinned_messages_are_shown(&self.model, at).unwrap();
         }
         if let Some(run) = report.run {
             self.runs.insert(self.model.runs.len() - 1, run);
@@ -227,9 +227,9 @@ impl Twin {
     /// Compares the coverage of each message of a chain.
     fn compare_coverage(&self, leaf: usize) {
         let skips = options(&self.model, leaf).older_loops == OlderLoops::Skip;
-        let view = View {
+        let view = ChainView {
             without_rollups: skips,
-            ..View::default()
+            ..ChainView::default()
         };
         let found = store::read(&self.store, |read| {
             let session = read.session(&self.session)?.unwrap().key;
@@ -380,6 +380,7 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         max_summary_tokens: config.max_summary_tokens,
         tool_output_max_lines: config.tool_output_max_lines,
         fills_window: false,
+        summary_prompt: None,
         max_rollup_tokens: config.max_rollup_tokens,
         block_strategy: Some(std::sync::Arc::new(loopstore::DefaultBlockCompaction)),
     }
@@ -480,14 +481,14 @@ fn random_pin(random: &mut Random, twin: &mut Twin, leaf: usize) -> bool {
 
 /// The numbers of committed runs, rollups and quotes of a history.
 #[derive(Default)]
-struct Played {
+struct HistoryCounts {
     committed: usize,
     rollups: usize,
     quotes: usize,
 }
 
 /// Runs one random history.
-fn play(seed: u64) -> Played {
+fn play(seed: u64) -> HistoryCounts {
     let mut random = Random::new(seed);
     let mut twin = Twin::new();
     twin.start_loop(None, None);
@@ -552,7 +553,7 @@ fn play(seed: u64) -> Played {
     }
     let blocks = twin.model.runs.iter().flat_map(|run| &run.blocks);
     let rollups = blocks.clone().filter(|b| b.kind == BlockKind::Rollup);
-    Played {
+    HistoryCounts {
         committed,
         rollups: rollups.count(),
         quotes: blocks.map(|block| pins::quoted(block).len()).sum(),
@@ -638,7 +639,7 @@ fn as_of_turns_is_exact(twin: &Twin, seed: u64) {
 }
 
 fn histories(seeds: std::ops::Range<u64>) {
-    let mut all = Played::default();
+    let mut all = HistoryCounts::default();
     for seed in seeds {
         let played = std::panic::catch_unwind(|| play(seed));
         let played = played.unwrap_or_else(|_| panic!("the history of seed {seed} fails"));
@@ -646,7 +647,7 @@ fn histories(seeds: std::ops::Range<u64>) {
         all.rollups += played.rollups;
         all.quotes += played.quotes;
     }
-    let Played {
+    let HistoryCounts {
         committed,
         rollups,
         quotes,
@@ -659,7 +660,7 @@ fn histories(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn contexts_equal_the_models_on_random_histories() {
-    if let Some(seed) = given("LOOPSTORE_SEED") {
+    if let Some(seed) = from_variable("LOOPSTORE_SEED") {
         play(seed);
         return;
     }

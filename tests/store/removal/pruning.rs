@@ -2,7 +2,7 @@
 
 use loopstore::extend::{SessionFilter, lease};
 use loopstore::{extend as store, *};
-use loopstore_admin::retention::{KeptWhy, PruneReport, PruneRequest, prune, set_protected};
+use loopstore_admin::retention::{KeepReason, PruneReport, PruneRequest, prune, set_protected};
 use loopstore_transcripts::{OpenAiChat, Source, import_source};
 
 use crate::support::removal::*;
@@ -127,14 +127,17 @@ fn pinned_and_driven_sessions_stay() {
     .unwrap();
     let report = prune(&store, &aged(30)).unwrap();
     assert_eq!(gone(&report), ["old"]);
-    let why: Vec<(&str, KeptWhy)> = report
+    let why: Vec<(&str, KeepReason)> = report
         .kept
         .iter()
         .map(|one| (one.session_id.as_str(), one.why))
         .collect();
     assert_eq!(
         why,
-        [("oldest", KeptWhy::Protected), ("older", KeptWhy::Open)]
+        [
+            ("oldest", KeepReason::Protected),
+            ("older", KeepReason::Open)
+        ]
     );
     set_protected(&store, &session("oldest"), false).unwrap();
     assert_eq!(gone(&prune(&store, &aged(30)).unwrap()), ["oldest"]);
@@ -149,7 +152,7 @@ fn sessions_that_started_each_other_go_together_or_stay() {
     old(&store, "grandchild", "a", 2, Some("child"));
     let report = prune(&store, &aged(50)).unwrap();
     assert_eq!(gone(&report), ["oldest", "older"]);
-    assert!(report.kept.iter().all(|one| one.why == KeptWhy::Linked));
+    assert!(report.kept.iter().all(|one| one.why == KeepReason::Linked));
     assert_eq!(report.kept.len(), 2);
     let report = prune(&store, &aged(1)).unwrap();
     assert_eq!(gone(&report), ["old", "parent", "child", "grandchild"]);
@@ -236,7 +239,7 @@ fn a_session_without_any_time_has_no_age_and_comes_behind_all_others() {
     let report = prune(&store, &aged(0)).unwrap();
     assert!(!gone(&report).contains(&id.as_str()), "{report:?}");
     let kept = report.kept.iter().find(|one| one.session_id == id).unwrap();
-    assert_eq!(kept.why, KeptWhy::Undated);
+    assert_eq!(kept.why, KeepReason::Undated);
     let rows = store.session_rows(&SessionFilter::default()).unwrap();
     let last = rows.last().unwrap();
     assert_eq!(last.text("session_id").as_deref(), Some(id.as_str()));

@@ -8,7 +8,7 @@ use loopstore::search::{SearchQuery, search};
 use loopstore::{extend as store, *};
 use loopstore_admin::retention::{Leftover, RedactRequest, redact_session};
 use loopstore_export::{ExportForm, export};
-use loopstore_transcripts::{ImportError, ImportReport, Source, StoredLines, import_source};
+use loopstore_transcripts::{ImportError, ImportReport, SessionLines, Source, import_source};
 
 use crate::support::histories::{History, answer, open, user};
 use crate::support::removal::*;
@@ -194,7 +194,7 @@ fn try_take_in(store: &SqliteStore, lines: &[u8]) -> Result<ImportReport, Import
         path: Path::new("s.jsonl"),
         reader: &mut Cursor::new(lines.to_vec()),
     };
-    import_source(store, &StoredLines, &mut source, None)
+    import_source(store, &SessionLines, &mut source, None)
 }
 
 #[test]

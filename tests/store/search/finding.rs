@@ -11,7 +11,7 @@ use crate::search::{found, places};
 use crate::support::histories::{History, answer, result, user};
 
 /// Creates a session in which each text is one message.
-fn told(texts: &[&str]) -> SqliteStore {
+fn store_with(texts: &[&str]) -> SqliteStore {
     let store = SqliteStore::in_memory().unwrap();
     let history = History::new(&store, "s");
     for (turn, text) in (0..).zip(texts) {
@@ -30,7 +30,7 @@ fn identifiers_are_found_as_typed() {
         "run it with --max-tokens 12",
         "Ticket ABC-123, <mail@example.org>",
     ];
-    let store = told(&texts);
+    let store = store_with(&texts);
     for (seq, as_typed) in [
         "4WQ150",
         "src/cli/main.rs",
@@ -64,7 +64,7 @@ fn one_and_two_characters_of_cjk_are_found() {
         "검색을 했다",
         "ｶﾞｲﾄﾞ",
     ];
-    let store = told(&texts);
+    let store = store_with(&texts);
     assert_eq!(found(&store, "退款"), ["loop-0:0"]);
     assert_eq!(
         found(&store, "款"),
@@ -80,7 +80,7 @@ fn one_and_two_characters_of_cjk_are_found() {
 
 #[test]
 fn case_and_accents_do_not_matter() {
-    let store = told(&["Ein Café in ZÜRICH", "cafe\u{301}", "ﬁnal"]);
+    let store = store_with(&["Ein Café in ZÜRICH", "cafe\u{301}", "ﬁnal"]);
     assert_eq!(found(&store, "zurich"), ["loop-0:0"]);
     assert_eq!(found(&store, "CAFÉ -ein"), ["loop-0:1"]);
     assert_eq!(found(&store, "Final"), ["loop-0:2"]);
@@ -230,7 +230,7 @@ fn page_by_page_every_message_is_found_once() {
     };
     let texts: Vec<String> = (0..30).map(text).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let store = told(&texts);
+    let store = store_with(&texts);
     for limit in [1, 2, 3, 7, 40] {
         let (mut all, mut offset) = (Vec::new(), Some(0));
         while let Some(from) = offset {
@@ -327,7 +327,7 @@ fn sessions_are_found_by_what_is_said_in_them() {
 
 #[test]
 fn what_nobody_would_ask_is_answered_or_refused() {
-    let store = told(&[
+    let store = store_with(&[
         "שלום עולם",
         "مرحبا بالعالم",
         "поиск ошибки",
@@ -412,7 +412,7 @@ fn time_and_role_narrow_the_search() {
 
 #[test]
 fn hostile_queries_find_words_or_are_refused() {
-    let store = told(&[
+    let store = store_with(&[
         "drop table messages",
         "near and not or",
         "words tools columns",
@@ -470,7 +470,7 @@ fn hostile_queries_find_words_or_are_refused() {
 
 #[test]
 fn a_session_that_is_not_there_is_an_error() {
-    let store = told(&["kite"]);
+    let store = store_with(&["kite"]);
     let query = SearchQuery {
         session: Some(SessionId::new("other").unwrap()),
         ..SearchQuery::new("kite")
@@ -485,7 +485,7 @@ fn a_session_that_is_not_there_is_an_error() {
 
 #[test]
 fn a_hit_in_json_is_pinned() {
-    let store = told(&["The «red» kite\n\nflies.", "another"]);
+    let store = store_with(&["The «red» kite\n\nflies.", "another"]);
     let mut results = search(&store, &SearchQuery::new("kite red")).unwrap();
     assert!(results.hits[0].created_at.is_some());
     results.hits[0].created_at = Some(loopstore::Time::from_text("2026-01-02T03:04:05Z"));

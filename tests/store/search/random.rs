@@ -7,7 +7,7 @@ use loopstore::{
     CompactRequest, CompactTrigger, KeepRecent, Policy, SqliteStore, compact_session_loops,
 };
 
-use crate::search::reference::{Everything, Term, Wanted, words};
+use crate::search::reference::{Everything, QueryTerms, Term, words};
 use crate::support::amount::amount;
 use crate::support::histories::{History, Random, loop_id, user};
 
@@ -54,8 +54,8 @@ fn term(random: &mut Random) -> (Term, String) {
     (Term { words, is_prefix }, typed)
 }
 
-fn query(random: &mut Random) -> (Wanted, String) {
-    let (mut wanted, mut typed) = (Wanted::default(), Vec::new());
+fn query(random: &mut Random) -> (QueryTerms, String) {
+    let (mut wanted, mut typed) = (QueryTerms::default(), Vec::new());
     for _ in 0..1 + random.below(2) {
         let (first, text) = term(random);
         let mut sides = vec![first];

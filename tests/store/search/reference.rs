@@ -16,7 +16,7 @@ pub struct Term {
 
 /// A match has one term of each list, and none of the last.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct QueryTerms {
     pub all: Vec<Vec<Term>>,
     pub none: Vec<Term>,
 }
@@ -79,7 +79,7 @@ fn holds(message: &AgentMessage, term: &Term) -> bool {
     })
 }
 
-fn fits(message: &AgentMessage, wanted: &Wanted) -> bool {
+fn fits(message: &AgentMessage, wanted: &QueryTerms) -> bool {
     let has = |term: &Term| holds(message, term);
     wanted.all.iter().all(|sides| sides.iter().any(has)) && !wanted.none.iter().any(has)
 }
@@ -119,7 +119,7 @@ impl Everything {
     }
 
     /// Returns the places of the matches, each with true if it is hidden.
-    pub fn search(&self, wanted: &Wanted) -> Vec<(String, bool)> {
+    pub fn search(&self, wanted: &QueryTerms) -> Vec<(String, bool)> {
         let fits = self
             .messages
             .iter()

@@ -63,8 +63,8 @@ fn conversation(random: &mut Random) -> Vec<AgentMessage> {
 }
 
 /// Removes the parts that a form cannot represent.
-fn held(form: Form, messages: &[AgentMessage]) -> Vec<AgentMessage> {
-    let mut held = Vec::new();
+fn representable(form: Form, messages: &[AgentMessage]) -> Vec<AgentMessage> {
+    let mut representable = Vec::new();
     let mut images: Vec<Content> = Vec::new();
     for message in messages {
         if message.role() != Role::ToolResult && !images.is_empty() {
@@ -74,7 +74,7 @@ fn held(form: Form, messages: &[AgentMessage]) -> Vec<AgentMessage> {
                 timestamp: None,
                 ..UserMessage::default()
             };
-            held.push(AgentMessage::from(Message::User(message)));
+            representable.push(AgentMessage::from(Message::User(message)));
         }
         let mut message = message.clone();
         match message.message_mut() {
@@ -98,9 +98,9 @@ fn held(form: Form, messages: &[AgentMessage]) -> Vec<AgentMessage> {
             }
             _ => {}
         }
-        held.push(message);
+        representable.push(message);
     }
-    held
+    representable
 }
 
 #[test]
@@ -110,7 +110,11 @@ fn a_conversation_comes_back_as_far_as_the_form_holds_it() {
         for form in Form::ALL {
             let request = written(form, &messages);
             let read = provider::read(form, &request).unwrap();
-            assert_eq!(read, held(form, &messages), "{seed} {form} {request:#}");
+            assert_eq!(
+                read,
+                representable(form, &messages),
+                "{seed} {form} {request:#}"
+            );
             let list = request.get("messages").or(request.get("input")).unwrap();
             let is_system = |m: &AgentMessage| matches!(m, AgentMessage::Extension(_));
             let without = read

@@ -1,7 +1,7 @@
 //! Random trees of loops with random runs, undos and redos: the views must agree with the library, and their counts
 //! with the messages.
 
-use loopstore::extend::active_blocks::{ActiveBlocks, ChainLink, View};
+use loopstore::extend::active_blocks::{ActiveBlocks, ChainLink, ChainView};
 use loopstore::extend::{BlockKind, LoopKey, Outcome, RunKey, Section, read};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ impl Dice {
     }
 }
 
-struct Story {
+struct ViewHistory {
     stage: Stage,
     dice: Dice,
     loops: Vec<LoopKey>,
@@ -28,7 +28,7 @@ struct Story {
     attempts: u32,
 }
 
-impl Story {
+impl ViewHistory {
     fn new(seed: u64) -> Self {
         let mut story = Self {
             stage: Stage::new("s"),
@@ -90,9 +90,9 @@ impl Story {
         let leaf = self.any_loop();
         let chain = self.stage.chain(
             leaf,
-            View {
+            ChainView {
                 raw: true,
-                ..View::default()
+                ..ChainView::default()
             },
         );
         let mut blocks = Vec::new();
@@ -167,9 +167,9 @@ impl Story {
             let mut walk = ActiveBlocks::new(
                 r,
                 leaf,
-                View {
+                ChainView {
                     raw: true,
-                    ..View::default()
+                    ..ChainView::default()
                 },
             );
             walk.run(&mut |_| Ok(std::ops::ControlFlow::Continue(())))?;
@@ -270,13 +270,13 @@ fn parts(stage: &Stage, link: &ChainLink) -> Vec<(&'static str, u32, u32, u64, u
 #[test]
 fn the_views_agree_with_the_library() {
     for seed in 0..16 {
-        let story = Story::new(seed);
+        let story = ViewHistory::new(seed);
         let stage = &story.stage;
         let mut contexts = Vec::new();
         let leaves = stage.lines("SELECT DISTINCT leaf_loop_id FROM v_chain");
         for leaf in &story.loops {
             let loop_id = stage.loop_row(*leaf).loop_id.to_string();
-            let links = stage.chain(*leaf, View::default());
+            let links = stage.chain(*leaf, ChainView::default());
             let expected: Vec<String> = links
                 .iter()
                 .map(|link| {
@@ -315,9 +315,9 @@ fn the_views_agree_with_the_library() {
 
 /// Checks the active blocks without rollups.
 fn check_plain(stage: &Stage, leaf: LoopKey, loop_id: &str, seed: u64) {
-    let view = View {
+    let view = ChainView {
         without_rollups: true,
-        ..View::default()
+        ..ChainView::default()
     };
     let expected: Vec<String> = stage
         .chain(leaf, view)
@@ -334,7 +334,7 @@ fn check_plain(stage: &Stage, leaf: LoopKey, loop_id: &str, seed: u64) {
     assert_eq!(found, expected, "seed {seed}, leaf {loop_id}");
 }
 
-fn check_runs(story: &Story, seed: u64) {
+fn check_runs(story: &ViewHistory, seed: u64) {
     let stage = &story.stage;
     let mut live = Vec::new();
     let mut active = Vec::new();
@@ -343,9 +343,9 @@ fn check_runs(story: &Story, seed: u64) {
             let mut walk = ActiveBlocks::new(
                 r,
                 *leaf,
-                View {
+                ChainView {
                     raw: true,
-                    ..View::default()
+                    ..ChainView::default()
                 },
             );
             walk.run(&mut |_| Ok(std::ops::ControlFlow::Continue(())))?;
@@ -355,7 +355,7 @@ fn check_runs(story: &Story, seed: u64) {
         if is_live {
             live.push(run_id.clone());
         }
-        for link in stage.chain(*leaf, View::default()) {
+        for link in stage.chain(*leaf, ChainView::default()) {
             if let Some(block) = link.block.filter(|block| block.run == *run) {
                 active.push(format!(
                     "{run_id}|{}|{}",

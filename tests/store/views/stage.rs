@@ -68,7 +68,7 @@ impl Stage {
         .unwrap()
     }
 
-    pub fn append(&self, loop_key: LoopKey, messages: Value) -> append::Appended {
+    pub fn append(&self, loop_key: LoopKey, messages: Value) -> append::AppendedMessages {
         let messages: Vec<AgentMessage> = serde_json::from_value(messages).unwrap();
         let messages = messages.into_iter().map(Into::into).collect();
         write(&self.store, |w| {
@@ -151,7 +151,11 @@ impl Stage {
         blocks.last().unwrap().key
     }
 
-    pub fn chain(&self, leaf: LoopKey, view: active_blocks::View) -> Vec<active_blocks::ChainLink> {
+    pub fn chain(
+        &self,
+        leaf: LoopKey,
+        view: active_blocks::ChainView,
+    ) -> Vec<active_blocks::ChainLink> {
         read(&self.store, |r| active_blocks::chain(r, leaf, view)).unwrap()
     }
 

@@ -7,7 +7,7 @@ use loopstore::context::{AsOf, BuildOptions, Context, TurnState};
 use loopstore::extend::{
     self as store, Disposition, LoopKey, LoopRow, LoopStates, SessionRow, SessionStore, StoreRead,
     StoreResult,
-    active_blocks::{ActiveBlocks, View},
+    active_blocks::{ActiveBlocks, ChainView},
     leaf_of, moment_of, session_of,
 };
 use loopstore::internal::{Chain, build, turn_states};
@@ -57,7 +57,7 @@ pub struct TurnChange {
 
 /// Consecutive turns of a loop that both contexts show as a summary, with different summaries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Rewritten {
+pub struct RewrittenTurns {
     /// The loop.
     pub loop_id: LoopId,
     /// The first turn.
@@ -84,7 +84,7 @@ pub struct ContextDiff {
     /// The changes, loop by loop from the root.
     pub changes: Vec<TurnChange>,
     /// The turns for which only the summary differs.
-    pub rewritten: Vec<Rewritten>,
+    pub rewritten: Vec<RewrittenTurns>,
     /// The number of turns in each state, for each context.
     pub counts: BTreeMap<&'static str, [u64; 2]>,
 }
@@ -184,7 +184,7 @@ pub fn diff_contexts(
 struct Side {
     label: String,
     leaf: LoopRow,
-    view: View,
+    view: ChainView,
 }
 
 struct Loaded {
@@ -259,7 +259,7 @@ fn side(
         DiffSide::At(AsOf::Before { loop_id, seq }) => format!("before message {seq} of {loop_id}"),
         DiffSide::Before(run) => format!("before {run}"),
     };
-    let view = View { raw, ..view };
+    let view = ChainView { raw, ..view };
     Ok(Side { label, leaf, view })
 }
 
@@ -269,17 +269,17 @@ fn place(
     owner: &SessionRow,
     side: &DiffSide,
     request: &DiffRequest,
-) -> StoreResult<(LoopRow, View)> {
+) -> StoreResult<(LoopRow, ChainView)> {
     match side {
         DiffSide::Raw | DiffSide::Now => {
             let leaf = leaf_of(read, owner, request.leaf.as_ref())?;
-            Ok((leaf, View::default()))
+            Ok((leaf, ChainView::default()))
         }
         DiffSide::At(as_of) => moment_of(read, owner, as_of),
         DiffSide::Before(run) => {
             let (leaf, view) = moment_of(read, owner, &AsOf::Run(run.clone()))?;
             let at = view.at.map(|tick| tick - 1);
-            Ok((leaf, View { at, ..view }))
+            Ok((leaf, ChainView { at, ..view }))
         }
     }
 }
@@ -378,7 +378,7 @@ fn changes(pairs: &[LoopPairs]) -> Vec<TurnChange> {
     all
 }
 
-fn rewritten(pairs: &[LoopPairs]) -> Vec<Rewritten> {
+fn rewritten(pairs: &[LoopPairs]) -> Vec<RewrittenTurns> {
     let differs = |pair: &TurnPair| {
         let [before, after] = pair.texts.clone();
         let (before, after) = before.zip(after)?;
@@ -387,7 +387,7 @@ fn rewritten(pairs: &[LoopPairs]) -> Vec<Rewritten> {
     let mut all = Vec::new();
     for (loop_id, turns) in pairs {
         for (from_turn, to_turn, (before, after)) in runs(turns, differs) {
-            all.push(Rewritten {
+            all.push(RewrittenTurns {
                 loop_id: loop_id.clone(),
                 from_turn,
                 to_turn,

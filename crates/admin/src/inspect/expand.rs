@@ -1,4 +1,4 @@
-//! Reading what a compaction hid: the originals of a range of turns, and the bytes of an image.
+//! Reading the content that a compaction hid: the originals of a range of turns, and the bytes of an image.
 
 mod page;
 
@@ -177,7 +177,7 @@ impl Expanded {
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
 /// chat.compact(&request)?;
-/// // What the summary stands for, word for word.
+/// // The originals that the summary replaces.
 /// let mut request = ExpandRequest::turns(2, 5);
 /// assert_eq!(expand(store.database(), chat.id(), &request)?.messages.len(), 4);
 /// // As many messages as fit, and where to go on.
@@ -194,8 +194,10 @@ pub fn expand(
     session: &SessionId,
     request: &ExpandRequest,
 ) -> Result<Expanded, SearchError> {
-    let asked = request.matching.as_deref();
-    let query = asked.map(|text| parse_query(&question(text))).transpose()?;
+    let matching = request.matching.as_deref();
+    let query = matching
+        .map(|text| parse_query(&question(text)))
+        .transpose()?;
     let counter = store.counter();
     let mut page = ExpandedPage::new(counter, query, request.max_tokens, request.from);
     store::read(store, |read| {

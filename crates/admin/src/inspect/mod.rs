@@ -4,7 +4,9 @@ mod diff;
 mod expand;
 mod replaced;
 
-pub use diff::{ContextDiff, DiffRequest, DiffSide, Rewritten, TurnChange, diff, diff_contexts};
+pub use diff::{
+    ContextDiff, DiffRequest, DiffSide, RewrittenTurns, TurnChange, diff, diff_contexts,
+};
 pub use expand::{
     BlobBytes, CutMessage, ExpandRequest, Expanded, MessageOffset, ShownMessage, ShownPart, blob,
     expand,

@@ -16,28 +16,28 @@
 mod archive;
 mod erase;
 mod files;
-mod left;
+mod leftovers;
 mod prune;
 mod redact;
 mod sizes;
 
 use loopstore::extend::{
     self as store, Database, StoreError, StoreResult,
-    sqlite::{Scrubbed, SqliteStore},
+    sqlite::{ScrubState, SqliteStore},
 };
 use loopstore::model::{SessionId, Time};
 use loopstore_files::copies::{UnfinishedCopy, remove_unfinished_copies};
 use serde::Serialize;
 
 pub use archive::{
-    ArchiveReport, ArchiveRequest, LoopStays, LoopStaysWhy, MovedLoop, UnarchiveRequest, archive,
+    ArchiveReport, ArchiveRequest, MovedLoop, SkipReason, SkippedLoop, UnarchiveRequest, archive,
     unarchive,
 };
 pub use erase::{EraseReport, EraseRequest, erase};
 pub use files::{FilesRemoved, KeptFile, files_removed};
-pub use left::LeftPlace;
+pub use leftovers::ContentRemnant;
 pub use loopstore::extend::receipt::Receipt;
-pub use prune::{KeptSession, KeptWhy, PruneReport, PruneRequest, PrunedSession, prune};
+pub use prune::{KeepReason, KeptSession, PruneReport, PruneRequest, PrunedSession, prune};
 pub use redact::{
     FindingPlace, FoundSecret, RedactReport, RedactRequest, RedactedMessage, redact_session,
 };
@@ -73,9 +73,9 @@ impl Leftover {
 /// Scrubs the file and removes copies that killed processes left. What cannot be removed now is reported.
 fn scrub(store: &dyn Database) -> StoreResult<(Leftover, Vec<UnfinishedCopy>)> {
     let leftover = match store.scrub() {
-        Ok(Scrubbed::Clean | Scrubbed::Done) => Leftover::None,
-        Ok(Scrubbed::InLog) => Leftover::InLog,
-        Ok(Scrubbed::OnServer) => Leftover::OnServer,
+        Ok(ScrubState::Clean | ScrubState::Done) => Leftover::None,
+        Ok(ScrubState::InLog) => Leftover::InLog,
+        Ok(ScrubState::OnServer) => Leftover::OnServer,
         Err(StoreError::Busy) => Leftover::InFile,
         Err(error) => return Err(error),
     };
@@ -111,7 +111,7 @@ pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
 ///
 /// # Examples
 /// ```
-/// use loopstore_admin::retention::{KeptWhy, PruneRequest, prune, set_protected};
+/// use loopstore_admin::retention::{KeepReason, PruneRequest, prune, set_protected};
 /// use loopstore::*;
 ///
 /// let store = Store::in_memory()?;
@@ -121,7 +121,7 @@ pub fn finish(store: &dyn Database) -> StoreResult<Leftover> {
 /// let request = PruneRequest { keep_last: Some(0), ..PruneRequest::default() };
 /// let report = prune(store.database(), &request)?;
 /// assert!(report.pruned.is_empty());
-/// assert_eq!(report.kept[0].why, KeptWhy::Protected);
+/// assert_eq!(report.kept[0].why, KeepReason::Protected);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn set_protected(

@@ -64,7 +64,7 @@ pub struct PrunedSession {
 /// The reason that an old session is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeptWhy {
+pub enum KeepReason {
     /// The session is protected.
     Protected,
     /// No time of the session is known, so that it has no age.
@@ -83,7 +83,7 @@ pub struct KeptSession {
     /// The session.
     pub session_id: SessionId,
     /// The reason.
-    pub why: KeptWhy,
+    pub why: KeepReason,
 }
 
 /// The result of a pruning, or of its dry run.
@@ -206,7 +206,7 @@ impl PrunePlan {
             .map_or(i64::MAX, |age| now().saturating_sub(age));
         let active = rows.iter().map(|row| (row.key, last_active(row)));
         let active: HashMap<SessionKey, Option<i64>> = active.collect();
-        let rest = behind_the_newest(&rows, &active, request);
+        let rest = without_newest(&rows, &active, request);
         let (undated, dated): (Vec<&SessionRow>, Vec<&SessionRow>) =
             rest.into_iter().partition(|row| active[&row.key].is_none());
         let old = dated.iter().filter(|row| active[&row.key] < Some(until));
@@ -216,7 +216,7 @@ impl PrunePlan {
             None => old.extend(undated.iter().map(|row| row.key)),
             Some(_) => kept.extend(undated.iter().map(|row| KeptSession {
                 session_id: row.session_id.clone(),
-                why: KeptWhy::Undated,
+                why: KeepReason::Undated,
             })),
         }
         let mut plan = Self {
@@ -248,7 +248,7 @@ impl PrunePlan {
         group: Vec<SessionRow>,
         old: &HashSet<SessionKey>,
     ) -> StoreResult<()> {
-        let mut reasons: HashMap<SessionKey, KeptWhy> = HashMap::new();
+        let mut reasons: HashMap<SessionKey, KeepReason> = HashMap::new();
         for row in &group {
             if let Some(why) = stays(scan, row)? {
                 reasons.insert(row.key, why);
@@ -266,7 +266,7 @@ impl PrunePlan {
         }
         for row in group.into_iter().filter(|row| old.contains(&row.key)) {
             self.kept.push(KeptSession {
-                why: reasons.get(&row.key).copied().unwrap_or(KeptWhy::Linked),
+                why: reasons.get(&row.key).copied().unwrap_or(KeepReason::Linked),
                 session_id: row.session_id,
             });
         }
@@ -306,18 +306,18 @@ fn last_used(read: &dyn StoreRead, row: &SessionRow, loops: &[LoopRow]) -> Store
 }
 
 /// Returns the selected sessions without the newest ones, which stay.
-fn behind_the_newest<'a>(
+fn without_newest<'a>(
     rows: &'a [SessionRow],
     active: &HashMap<SessionKey, Option<i64>>,
     request: &PruneRequest,
 ) -> Vec<&'a SessionRow> {
-    let is_asked = |row: &&SessionRow| {
+    let is_selected = |row: &&SessionRow| {
         let agent = request.agent.as_deref();
         agent.is_none_or(|agent| row.agent_id.as_deref() == Some(agent))
     };
-    let mut asked: Vec<&SessionRow> = rows.iter().filter(is_asked).collect();
-    asked.sort_by_key(|row| std::cmp::Reverse((active[&row.key], row.key)));
-    asked.split_off(request.keep_last.unwrap_or(0).min(asked.len()))
+    let mut selected: Vec<&SessionRow> = rows.iter().filter(is_selected).collect();
+    selected.sort_by_key(|row| std::cmp::Reverse((active[&row.key], row.key)));
+    selected.split_off(request.keep_last.unwrap_or(0).min(selected.len()))
 }
 
 /// Groups sessions that started each other or continue each other. Only groups with one of these sessions are
@@ -356,16 +356,16 @@ fn groups(
 }
 
 /// Returns the reason that a session stays whatever its age, if there is one.
-fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeptWhy>> {
+fn stays(read: &dyn StoreRead, row: &SessionRow) -> StoreResult<Option<KeepReason>> {
     if read.flags(row.key)?.protected_at.is_some() {
-        return Ok(Some(KeptWhy::Protected));
+        return Ok(Some(KeepReason::Protected));
     }
     let (now, loops) = (now(), read.loops(row.key)?);
     let is_recent = last_used(read, row, &loops)? > now.saturating_sub(OPEN_FOR);
     for loop_key in loops {
         let is_driven = lease::held(read, loop_key.key, now)?.is_some();
         if is_driven || (is_recent && !loop_key.status.is_ended()) {
-            return Ok(Some(KeptWhy::Open));
+            return Ok(Some(KeepReason::Open));
         }
     }
     Ok(None)
@@ -413,7 +413,7 @@ fn prune_group(
         Ok(Some(removed))
     })?;
     let Some(removed) = removed else {
-        let why = KeptWhy::Changed;
+        let why = KeepReason::Changed;
         report
             .kept
             .extend(ids.into_iter().map(|session| KeptSession {

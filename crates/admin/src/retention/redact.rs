@@ -25,7 +25,7 @@ use loopstore_redact::add_counts;
 use loopstore_redact::{RedactionCounts, Redactor};
 
 use super::sizes::{Changes, SizeChange};
-use super::{files, left, scrub};
+use super::{files, leftovers, scrub};
 use messages::{RedactableText, check, for_each_message, forget_blobs, forget_blobs_of_block};
 use report::FindingList;
 use sealed::SealedDrops;
@@ -79,7 +79,7 @@ pub fn redact_session(store: &dyn Database, request: &RedactRequest) -> StoreRes
     let (leftover, copies) = scrub(store)?;
     report.copies = copies;
     if report.receipt.is_some() {
-        report.left = left::look(store, &request.session, &mut redactor, shared)?;
+        report.left = leftovers::search(store, &request.session, &mut redactor, shared)?;
     }
     report.leftover = leftover.or_in_content(!report.left.is_empty());
     Ok(report)
@@ -144,10 +144,10 @@ impl<'a> RedactWork<'a> {
     fn learn(&mut self, scan: &dyn StoreScan) -> StoreResult<bool> {
         let loops = scan.loops(self.session)?;
         for row in &loops {
-            for_each_message(scan, row, &mut |said| {
-                let is_original = matches!(said.place, MessagePlace::InLoop(..));
+            for_each_message(scan, row, &mut |target| {
+                let is_original = matches!(target.place, MessagePlace::InLoop(..));
                 self.redactor.learn_pieces(is_original);
-                self.redact(&said.message)?;
+                self.redact(&target.message)?;
                 Ok(())
             })?;
         }
@@ -171,11 +171,11 @@ impl<'a> RedactWork<'a> {
         }
         self.redactor.replace_pieces();
         for row in &loops {
-            for_each_message(scan, row, &mut |said| {
-                if let MessagePlace::InLoop(key, seq) = said.place
-                    && self.redact(&said.message)?.is_some()
+            for_each_message(scan, row, &mut |target| {
+                if let MessagePlace::InLoop(key, seq) = target.place
+                    && self.redact(&target.message)?.is_some()
                 {
-                    self.sealed.changes(key, seq, said.turn);
+                    self.sealed.changes(key, seq, target.turn);
                 }
                 Ok(())
             })?;
@@ -292,15 +292,15 @@ impl<'a> RedactWork<'a> {
         row: &LoopRow,
     ) -> StoreResult<Vec<(RedactableText, AgentMessage)>> {
         let mut found = Vec::new();
-        for_each_message(scan, row, &mut |said| {
-            let new = self.redact(&said.message)?;
+        for_each_message(scan, row, &mut |target| {
+            let new = self.redact(&target.message)?;
             let counts = self.add_counts();
             let findings = self.redactor.take_findings();
-            let new = self.sealed.apply(&said, row, new);
+            let new = self.sealed.apply(&target, row, new);
             if new.is_none() && findings.is_empty() {
                 return Ok(());
             }
-            let (generation, seq) = match said.place {
+            let (generation, seq) = match target.place {
                 MessagePlace::InLoop(_, seq) => (None, seq),
                 MessagePlace::InBlock(block, ordinal) => {
                     (Some(scan.block_by_key(block)?.generation), ordinal)
@@ -322,7 +322,7 @@ impl<'a> RedactWork<'a> {
                 secrets: counts.secrets,
                 pieces: counts.pieces,
             });
-            found.push((said, new));
+            found.push((target, new));
             Ok(())
         })?;
         Ok(found)
@@ -337,16 +337,16 @@ impl<'a> RedactWork<'a> {
         let before = self.report.places.len();
         let found = self.find_in_loop(&*write, row)?;
         let (mut first, mut blocks) = (None, Vec::new());
-        for (at, (said, new)) in found.into_iter().enumerate() {
-            match said.place {
+        for (at, (stored, new)) in found.into_iter().enumerate() {
+            match stored.place {
                 MessagePlace::InLoop(_, seq) => {
                     first.get_or_insert(seq);
                 }
                 MessagePlace::InBlock(block, _) => blocks.push(block),
             }
-            let told = &self.report.places[before + at];
-            let place = (told.generation, told.seq);
-            self.replace_message(write, &row.loop_id, place, said, new, receipt)?;
+            let entry = &self.report.places[before + at];
+            let place = (entry.generation, entry.seq);
+            self.replace_message(write, &row.loop_id, place, stored, new, receipt)?;
         }
         blocks.dedup();
         for block in blocks {
@@ -363,19 +363,19 @@ impl<'a> RedactWork<'a> {
         write: &mut dyn StoreWrite,
         loop_id: &LoopId,
         (generation, seq): (Option<u32>, u32),
-        said: RedactableText,
+        target: RedactableText,
         new: AgentMessage,
         receipt: i64,
     ) -> StoreResult<()> {
-        check(write, &said)?;
+        check(write, &target)?;
         let is_system = matches!(&new, AgentMessage::Extension(note) if note.kind == "system");
         let (stored, blobs) = codec::encode(new, self.counter)?;
-        write.redact_message(said.place, &stored, receipt)?;
-        if let MessagePlace::InLoop(key, seq) = said.place {
+        write.redact_message(target.place, &stored, receipt)?;
+        if let MessagePlace::InLoop(key, seq) = target.place {
             let shown: Vec<[u8; 32]> = blobs.iter().map(|blob| blob.sha256).collect();
             forget_blobs(write, BlobOwner::Message(key, seq), &shown)?;
         }
-        let old = &said.stored;
+        let old = &target.stored;
         let change = SizeChange::between((old.tokens, old.bytes), (stored.tokens, stored.bytes));
         self.digests.push(MessageDigest {
             loop_id: loop_id.clone(),
@@ -384,7 +384,7 @@ impl<'a> RedactWork<'a> {
             was: hex::encode(old.digest),
             now: hex::encode(stored.digest),
         });
-        self.note_change(said.place, old.role, is_system, change);
+        self.note_change(target.place, old.role, is_system, change);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use loopstore::model::{Session, SessionId};
 use loopstore_verify::Problem;
 use loopstore_verify::internal::{CheckedPart, Subject, faults};
 
-use super::Lost;
+use super::UncopiedRows;
 
 /// The number of attempts on a row after which it is removed.
 const ATTEMPTS: u32 = 3;
@@ -25,7 +25,10 @@ const ROUNDS: u32 = 10_000;
 type Faults = Vec<(Subject, Problem)>;
 
 /// Removes inconsistent rows and returns a report of them.
-pub(super) fn mend(mender: &mut Mender<'_>, counter: &dyn TokenCounter) -> StoreResult<Vec<Lost>> {
+pub(super) fn mend(
+    mender: &mut Mender<'_>,
+    counter: &dyn TokenCounter,
+) -> StoreResult<Vec<UncopiedRows>> {
     let mut mending = SalvageMending {
         mender,
         counter,
@@ -39,7 +42,7 @@ pub(super) fn mend(mender: &mut Mender<'_>, counter: &dyn TokenCounter) -> Store
 struct SalvageMending<'m, 'a> {
     mender: &'m mut Mender<'a>,
     counter: &'m dyn TokenCounter,
-    lost: Vec<Lost>,
+    lost: Vec<UncopiedRows>,
     attempts: BTreeMap<Subject, u32>,
 }
 
@@ -103,7 +106,7 @@ impl SalvageMending<'_, '_> {
     }
 
     fn lose(&mut self, kind: &str, place: impl Into<String>, reason: impl Into<String>) {
-        self.lost.push(Lost {
+        self.lost.push(UncopiedRows {
             kind: kind.into(),
             place: place.into(),
             reason: reason.into(),
@@ -173,7 +176,7 @@ impl SalvageMending<'_, '_> {
         for (table, key) in self.mender.sweep()? {
             let (table, keys) = (table, Some((key, key)));
             let reason = "what it belongs to is gone".into();
-            self.lost.push(Lost::of(&LostRows {
+            self.lost.push(UncopiedRows::of(&LostRows {
                 table,
                 keys,
                 reason,

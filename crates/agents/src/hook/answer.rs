@@ -1,7 +1,8 @@
 //! The answers to the events of each agent.
 //!
-//! Claude Code and Codex summarise by themselves, and take context at the start of the session that goes on
-//! from the summary. pi takes a whole compaction from its extension, OpenCode what its summary is to hold.
+//! Claude Code and Codex write summaries themselves, and accept additional context at the start of the session that
+//! continues from the summary. pi accepts a whole compaction from its extension, and OpenCode the content of its
+//! summary.
 
 use std::path::PathBuf;
 
@@ -14,17 +15,17 @@ use super::input::{self, HookEvent, InputError};
 use super::log::HookEntry;
 use super::{HookCall, codex, handback, record};
 
-/// The most tokens that are handed back after a compaction.
+/// The maximum number of tokens of the handback after a compaction.
 const HANDED_BACK: u64 = 1_000;
-/// The most tokens of a working state that replaces an agent's own summary.
+/// The maximum number of tokens of a working state that replaces an agent's own summary.
 const IN_PLACE: u64 = 4_000;
 
-/// The answer that an event needs, beside the recording.
+/// The answer to an event, in addition to the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// Nothing.
+    /// No answer.
     Nothing,
-    /// Nothing, and there may be no transcript yet, or none at all.
+    /// No answer, and the transcript may not exist.
     NothingYet,
     /// The working state that the agent's summary may lack, in the form of Claude Code and Codex.
     HandBack,
@@ -104,7 +105,7 @@ pub fn answer(
     }
 }
 
-/// Records, and returns the session if the transcript alone says which it is.
+/// Records, and returns the session if only the transcript identifies it.
 fn recorded(
     app: &App,
     call: &HookCall,
@@ -119,7 +120,7 @@ fn recorded(
     let may_lack = wanted == Wanted::NothingYet;
     let mut paths = event.transcripts(may_lack).map_err(failed)?;
     if paths.is_empty() && call.agent == NativeAgent::Codex {
-        // `notify` names only the session.
+        // `notify` passes only the id of the session.
         let id = event.session_id().map_err(failed)?;
         paths.extend(id.and_then(codex::transcript_of));
     }

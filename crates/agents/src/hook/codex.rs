@@ -1,13 +1,13 @@
-//! The search for the transcript of a session of which Codex gives only the id.
+//! Finds the transcript of a session by its id, which is all that Codex passes.
 
 use std::path::{Path, PathBuf};
 
 use crate::homes;
 
-/// The most folders that are looked into: one for each day.
+/// The maximum number of folders that are searched; there is one per day.
 const MAX_FOLDERS: usize = 4_000;
 
-/// Returns the newest transcript of a session, whose id is checked.
+/// Returns the newest transcript of a session; its id was validated.
 pub fn transcript_of(id: &str) -> Option<PathBuf> {
     let sessions = homes::folder("CODEX_HOME", ".codex")?.join("sessions");
     let ending = format!("-{id}.jsonl");
@@ -15,7 +15,7 @@ pub fn transcript_of(id: &str) -> Option<PathBuf> {
     newest(&sessions, &ending, 3, &mut looked_into)
 }
 
-/// Looks into the folders of a year, a month, a day, newest first.
+/// Searches the folders of a year, a month, a day, newest first.
 fn newest(folder: &Path, ending: &str, depth: u32, looked_into: &mut usize) -> Option<PathBuf> {
     *looked_into += 1;
     if *looked_into > MAX_FOLDERS {

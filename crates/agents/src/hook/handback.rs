@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 
 use loopstore::extend::{self as store, Outcome, StoreResult, leaf_of, session_of};
-use loopstore::handback::{Handback, Stands, handback, working_state};
+use loopstore::handback::{Handback, SummaryRelation, handback, working_state};
 use loopstore::{Database, SessionId};
 use loopstore_terminal::{CliError, text};
 
-/// Returns the introduction of what is handed back: with the id by which the tools know the session.
+/// Returns the introduction of the handback, with the session's id for the tools.
 fn introduction(session: &SessionId) -> String {
     let id = text::line(session.as_str());
     format!(
@@ -16,7 +16,7 @@ fn introduction(session: &SessionId) -> String {
     )
 }
 
-/// A session of fewer messages fits its summary.
+/// The minimum number of messages: a session with fewer fits its summary.
 const MIN_MESSAGES: usize = 10;
 
 /// Returns the handback text for a session's agent after a compaction, of at most the given number of tokens; `None`
@@ -29,10 +29,15 @@ pub fn after_compaction(
     let introduction = introduction(session);
     let spent = store.counter().text_tokens(&introduction);
     let left = max_tokens.saturating_sub(spent);
-    // Claude Code writes its summary into the transcript only behind this hook: then nothing is known of it.
+    // Claude Code writes its summary into the transcript only after this hook, so the summary is not known yet.
     let state = match is_recorded(store, session)? {
         true => handback(store, session, None, left)?.map(|back| back.text),
-        false => worth_telling(working_state(store, session, Stands::Beside, left)?),
+        false => worth_telling(working_state(
+            store,
+            session,
+            SummaryRelation::Supplements,
+            left,
+        )?),
     };
     Ok(state.map(|state| format!("{introduction}{state}")))
 }
@@ -43,7 +48,7 @@ pub fn in_place(
     session: &SessionId,
     max_tokens: u64,
 ) -> Result<Option<String>, CliError> {
-    let state = working_state(store, session, Stands::InPlace, max_tokens)?;
+    let state = working_state(store, session, SummaryRelation::Replaces, max_tokens)?;
     Ok(worth_telling(state))
 }
 

@@ -6,11 +6,11 @@ use std::path::{Component, Path, PathBuf};
 use loopstore_export::NativeAgent;
 use serde::Deserialize;
 
-/// The most that is read of an event.
+/// The maximum size of an event, in bytes.
 const MAX_EVENT_BYTES: u64 = 4 << 20;
-/// The most that is read of a whole session, which OpenCode's plugin hands over.
+/// The maximum size of a whole session, which OpenCode's plugin passes, in bytes.
 const MAX_SESSION_BYTES: u64 = 256 << 20;
-/// The longest id of a session.
+/// The maximum length of a session's id, in bytes.
 const MAX_ID_BYTES: usize = 200;
 
 /// The fields of an event, for all agents. Each agent sets some of the fields.
@@ -110,7 +110,7 @@ impl HookEvent {
     }
 }
 
-/// Refuses what no agent names as its transcript: a relative path, one with `..`, another kind of file.
+/// Rejects paths that no agent uses for its transcript: relative paths, paths with `..`, other kinds of files.
 fn checked(path: &Path) -> Result<PathBuf, InputError> {
     let refused = |why| {
         let shown = path.to_string_lossy().chars().take(120).collect();

@@ -1,4 +1,4 @@
-//! The last calls of hooks: one JSON object a line, in `hooks.jsonl` of the state folder.
+//! The log of hook calls: one JSON object per line, in `hooks.jsonl` of the state folder.
 //!
 //! The log never exceeds 128 KiB: its older half is dropped at that size. An entry has the failure and its reason,
 //! and no content of a conversation.
@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::state;
 
-/// The largest that the log becomes.
+/// The maximum size of the log, in bytes.
 const MAX_BYTES: u64 = 128 << 10;
-/// The longest text in an entry, in characters.
+/// The maximum length of a text in an entry, in characters.
 const MAX_TEXT: usize = 400;
 
 /// One call of a hook.
@@ -79,7 +79,7 @@ impl HookEntry {
     }
 }
 
-/// Returns a text on one line, cut.
+/// Returns a text on one line, truncated.
 fn short(text: &str) -> String {
     let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     clean.take(MAX_TEXT).collect()
@@ -100,7 +100,7 @@ pub fn append(entry: &HookEntry) -> io::Result<()> {
     entry.failure = entry.failure.as_deref().map(short);
     let mut line = serde_json::to_vec(&entry)?;
     line.push(b'\n');
-    // Hooks of several agents may end at once; whoever holds the file may also be stopped.
+    // Several hooks may end at once, and a process that holds the lock may hang: then the log is shortened later.
     if file.metadata()?.len() + line.len() as u64 > MAX_BYTES && file.try_lock().is_ok() {
         drop_older_half(&mut file)?;
     }

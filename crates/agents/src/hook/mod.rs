@@ -26,7 +26,7 @@ pub use self::answer::answer;
 
 /// The maximum time that an agent waits for a hook.
 pub const LIMIT: Duration = Duration::from_secs(2);
-/// The longest that recording a large transcript may take, of which no agent waits for.
+/// The maximum time for recording a large transcript, which no agent waits for.
 const DETACHED_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// The hint for a panic.
 const PANIC: &str =
@@ -73,7 +73,7 @@ pub fn guarded(
     };
     watchdog.disarm(answer.as_deref());
     entry.milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    // There is no place to report that the log cannot be written; `doctor` tries it, and reports.
+    // If the log cannot be written, there is no place to report it; `doctor` detects and reports it.
     let _ = log::append(&entry);
     0
 }

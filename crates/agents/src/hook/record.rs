@@ -1,9 +1,9 @@
-//! Importing what is new in a transcript.
+//! Imports the records that were added to a transcript.
 //!
-//! A small transcript is read whole, as an import does: that takes 13 ms for each of its megabytes. Of a larger
-//! one only the end is read, where nothing in it hangs on what stands before. Else, and where a session ends or
-//! is compacted, the hook starts a process of its own that reads the whole file, keeps a copy of it, and that no
-//! agent waits for; only before an answer that needs the record it waits, for a while.
+//! A small transcript is read whole, as by an import: that takes 13 ms per megabyte. Of a larger one only the end is
+//! read, if no record there depends on earlier ones. Otherwise, and when a session ends or is compacted, the hook
+//! starts a background process that reads the whole file and stores a copy of it. The hook waits for that process only
+//! before an answer that needs the record, and only for a limited time.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,11 +24,11 @@ use loopstore_transcripts::{
 use super::log::HookEntry;
 use super::{HookCall, state};
 
-/// Transcripts of up to so many bytes are read whole before the hook ends.
+/// The maximum size of a transcript that is read whole before the hook ends, in bytes.
 const AT_ONCE_BYTES: u64 = 1 << 20;
-/// The longest time that a hook waits for a larger transcript before a compaction.
+/// The maximum time that a hook waits for a larger transcript before a compaction.
 const PATIENCE: Duration = Duration::from_millis(1_200);
-/// The time between two looks.
+/// The time between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The transcripts to record.
@@ -45,7 +45,7 @@ pub struct RecordRequest<'a> {
     pub keeps: bool,
 }
 
-/// Records transcripts, and returns the session of the first if it is known by then.
+/// Records transcripts. Returns the session of the first transcript, if it is known by then.
 pub fn transcripts(
     app: &App,
     request: &RecordRequest<'_>,
@@ -71,7 +71,7 @@ pub fn transcripts(
     Ok(appended)
 }
 
-/// Records the end of a transcript, if that is enough.
+/// Records only the end of a transcript, if possible.
 fn appended(
     app: &App,
     request: &RecordRequest<'_>,
@@ -123,7 +123,7 @@ pub fn detached(
         let stamp = stamp(path)?;
         let mut before = String::new();
         lock.read_to_string(&mut before)?;
-        // Whoever held the lock until now has recorded this too.
+        // The previous holder of the lock has recorded this content too.
         if before != stamp {
             import(app, agent, std::slice::from_ref(path), entry)?;
             lock.set_len(0)?;
@@ -153,7 +153,7 @@ fn import(
     Ok(Some(report))
 }
 
-/// Starts a process that records, in a group of its own: no signal to the agent's reaches it.
+/// Starts a process that records, in a process group of its own, which signals to the agent's group do not reach.
 fn start(app: &App, call: &HookCall, paths: &[PathBuf]) -> Result<Child, CliError> {
     let mut command = Command::new(crate::program::path()?);
     command.arg("--db").arg(&app.db).args(&app.key_args);
@@ -178,7 +178,7 @@ fn lock_of(path: &Path) -> io::Result<File> {
     options.open(state::made("recording")?.join(name))
 }
 
-/// Returns the stamp of a file: equal stamps, equal content.
+/// Returns the stamp of a file; files with equal stamps have equal content.
 fn stamp(path: &Path) -> io::Result<String> {
     let data = path.metadata()?;
     Ok(format!(

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use super::log::{self, HookEntry};
 
-/// The log itself may be what hangs.
+/// The time for writing the log, which may itself hang.
 const TIME_TO_LOG: Duration = Duration::from_millis(100);
-/// The hint for a hook that was ended.
+/// The hint for a hook that was terminated.
 const SLOW: &str = "another program may hold the database, or its disk is slow; the next call of the hook \
     records what is missing";
-/// Of the limit, what the program's start and its end may take.
+/// The part of the limit for the start and the end of the program.
 const MARGIN: Duration = Duration::from_millis(200);
 
 /// Ends the process with success and no output when the limit is reached.
@@ -41,7 +41,7 @@ impl Watchdog {
             }
             std::process::exit(0);
         };
-        // Without the thread the hook still works; it is only not ended.
+        // Without the thread the hook still works, but is not terminated.
         let _ = thread::Builder::new().spawn(watch);
         Self { is_answering }
     }
@@ -49,12 +49,12 @@ impl Watchdog {
     /// Prints the whole answer, unless the limit was reached.
     pub fn disarm(&self, answer: Option<&str>) {
         if self.is_answering.swap(true, Ordering::SeqCst) {
-            // The process ends at any moment.
+            // The watchdog is about to end the process.
             thread::sleep(Duration::from_secs(1));
             return;
         }
         if let Some(answer) = answer {
-            // An agent that no longer reads has no use for it.
+            // An error means that the agent does not read the answer.
             let mut out = std::io::stdout().lock();
             let _ = writeln!(out, "{answer}").and_then(|()| out.flush());
         }

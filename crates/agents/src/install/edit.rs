@@ -132,7 +132,7 @@ pub fn root(agent: NativeAgent) -> Result<PathBuf, CliError> {
     Ok(std::path::absolute(root)?)
 }
 
-/// Claude Code keeps its list of servers beside its folder, unless that is named.
+/// Returns the path of Claude Code's list of servers, which is next to its folder, unless a variable names the folder.
 fn claude_list(root: PathBuf) -> Result<PathBuf, CliError> {
     if homes::is_set("CLAUDE_CONFIG_DIR") {
         return Ok(root.join(".claude.json"));

@@ -1,11 +1,11 @@
-//! Reading and replacing files of the user's: whole or not at all, through links, with their permissions.
+//! Reads and replaces files of the user: atomically, following links, with their permissions.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The largest file that is changed.
+/// The maximum size of a file that is changed.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Returns the content of a file; `None` if the file does not exist.
@@ -46,7 +46,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<Vec<PathBuf>> {
         .and_then(|file| fill(file, bytes, permissions))
         .and_then(|()| std::fs::rename(&temporary, &target));
     if written.is_err() {
-        // It may never have come to be.
+        // The file may not exist.
         let _ = std::fs::remove_file(&temporary);
     }
     written.map(|()| made)
@@ -58,7 +58,7 @@ fn fill(mut file: File, bytes: &[u8], permissions: Option<Permissions>) -> io::R
     file.sync_all()
 }
 
-/// Makes a folder and those above it; returns which were not there, outermost first.
+/// Creates a folder with its parents. Returns the created folders, outermost first.
 fn make_folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let missing = folder.ancestors().take_while(|folder| !folder.exists());
     let mut made: Vec<PathBuf> = missing.map(Path::to_owned).collect();

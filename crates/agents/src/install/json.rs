@@ -1,4 +1,4 @@
-//! Entries in JSON files, with or without comments: all else in them stays as it is written.
+//! Entries in JSON files, with or without comments; everything else in the files is unchanged.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
@@ -6,11 +6,11 @@ use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode
 use super::edit::EditError;
 use super::setup::Setup;
 
-/// The name of the server of tools.
+/// The name of the MCP server.
 const SERVER: &str = "loopstore";
-/// The mark of ours in a line that Claude Code runs.
+/// The part of a command by which an entry of loopstore in Claude Code's settings is recognised.
 const CLAUDE_CODE: &str = " hook claude-code ";
-/// The events of Claude Code, and which of them.
+/// The events of Claude Code, each with its matcher.
 const EVENTS: [(&str, Option<&str>); 5] = [
     ("SessionStart", Some("compact")),
     ("PreCompact", None),
@@ -18,7 +18,7 @@ const EVENTS: [(&str, Option<&str>); 5] = [
     ("SubagentStop", None),
     ("SessionEnd", None),
 ];
-/// Seconds after which Claude Code gives a hook up; it ends by itself before.
+/// The seconds after which Claude Code kills a hook; the hook ends earlier by itself.
 const TIMEOUT: &str = "5";
 
 fn string(text: &str) -> CstInputValue {
@@ -36,7 +36,7 @@ fn object<const N: usize>(fields: [(&str, CstInputValue); N]) -> CstInputValue {
     CstInputValue::Object(fields.collect())
 }
 
-/// Reads a file, of which nothing may be there.
+/// Parses a file, which may be empty.
 fn parse(text: &str) -> Result<(CstRootNode, CstObject), EditError> {
     let text = if text.trim().is_empty() { "{}\n" } else { text };
     let options = ParseOptions::default();

@@ -95,7 +95,7 @@ pub fn run(app: &mut App, request: &InstallRequest) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Returns the tools that are allowed, if the server is wanted now or was before.
+/// Returns the allowed tools, if the server is requested now or was installed before.
 fn mcp(
     request: &InstallRequest,
     known: Option<&InstallRecord>,
@@ -110,7 +110,7 @@ fn mcp(
     Ok(Some(request.allow.clone()))
 }
 
-/// Creates the database if it is not there: a hook never does, so that a missing one is noticed.
+/// Creates the database if it does not exist. Hooks never do, so that a missing database is noticed.
 fn create_database(app: &App, setup: &Setup) -> Result<(), CliError> {
     let other = app.with_database(setup.database.clone().into());
     if other.address().is_none() {

@@ -12,7 +12,7 @@ use super::record::{InstallRecord, InstalledFile};
 use super::setup::Setup;
 use super::{files, record, toml};
 
-/// The change that a file gets.
+/// The change to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfigAction {
@@ -86,7 +86,7 @@ impl ConfigChange {
     }
 }
 
-/// A file as it is, as it was, and as it will be.
+/// A file with its current, earlier and planned content.
 struct PlannedFile {
     target: Target,
     /// The present content; `None` if the file does not exist.
@@ -218,7 +218,7 @@ fn planned(
     if let Some((record, number)) = known {
         let file = &record.files[number];
         folders.clone_from(&file.folders);
-        // As it was left: what was there before is known to the byte.
+        // The file is unchanged since the installation, so its earlier content can be restored exactly.
         if now.is_some() && record::copy(record, number, "after")? == now {
             before = record::copy(record, number, "before")?.filter(|_| file.was_there);
         } else if !file.was_there && before.as_deref().is_none_or(<[u8]>::is_empty) {
@@ -256,13 +256,13 @@ fn text_of<'a>(path: &Path, bytes: Option<&'a [u8]>) -> Result<Option<&'a str>, 
     text.map_err(|error| failed(path, &error))
 }
 
-/// Returns a file without our entries, if it has some.
+/// Returns a file without the entries of loopstore, if it has any.
 fn without_ours(target: &Target, now: Option<&[u8]>) -> Result<Option<Vec<u8>>, CliError> {
     let Some(text) = text_of(&target.path, now)? else {
         return Ok(None);
     };
     if target.edit.is_whole() {
-        // One that is somebody else's is refused by `add`.
+        // `add` rejects a file that belongs to another program.
         let is_ours = text.contains(super::scripts::MARK);
         return Ok(now.filter(|_| !is_ours).map(<[u8]>::to_vec));
     }

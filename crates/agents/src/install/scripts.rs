@@ -1,10 +1,10 @@
-//! The extension of pi and the plugin of OpenCode: files of ours, which call the hook.
+//! The extension of pi and the plugin of OpenCode: files of loopstore that call the hook.
 
 use super::setup::Setup;
 
 /// The line that identifies a file of loopstore.
 pub const MARK: &str = "// Written by `loopstore install`";
-/// Stands for the words that call the hook.
+/// The placeholder for the words that call the hook.
 const WORDS: &str = "WORDS;";
 
 /// Returns the extension of pi.

@@ -1,4 +1,4 @@
-//! The lines that are written into the configuration of an agent: the calls of this program.
+//! The command lines in the configuration of an agent that call this program.
 
 use std::path::{Path, PathBuf};
 
@@ -62,7 +62,7 @@ impl Setup {
             .collect()
     }
 
-    /// Returns the call of a hook as a line of a shell.
+    /// Returns the call of a hook as a shell command.
     pub fn hook_line(&self, event: &str) -> String {
         let words = self.hook(event);
         let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
@@ -70,7 +70,7 @@ impl Setup {
     }
 }
 
-/// Returns a word as a shell reads it.
+/// Returns a word quoted for a shell.
 fn quoted(word: &str) -> String {
     match word.strip_prefix("--") {
         Some(option) if text::is_plain(option) => word.to_owned(),
@@ -78,8 +78,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Returns the database that hooks write to: the one that is named, else one in the folder for the data of
-/// programs.
+/// Returns the database that hooks write to: the named one, else one in the user's data folder.
 fn database(app: &App) -> Result<PathBuf, CliError> {
     if let Some(address) = app.address() {
         let (_, rest) = address.split_once("://").unwrap_or_default();
@@ -100,7 +99,7 @@ fn database(app: &App) -> Result<PathBuf, CliError> {
     Ok(std::path::absolute(data.join("loopstore/loopstore.db"))?)
 }
 
-/// Returns a path as text: configurations hold no other.
+/// Returns a path as text, since configurations contain only text.
 fn named(path: &Path) -> Result<String, CliError> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| {

@@ -1,23 +1,23 @@
-//! Entries in Codex's `config.toml`: all else in it stays as it is written.
+//! Entries in Codex's `config.toml`; everything else in the file is unchanged.
 
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
 use super::edit::EditError;
 use super::setup::Setup;
 
-/// The events, and which of them.
+/// The events, each with its matcher.
 const EVENTS: [(&str, Option<&str>); 3] = [
     ("SessionStart", Some("compact")),
     ("PreCompact", None),
     ("Stop", None),
 ];
-/// The mark of ours in a line that Codex runs.
+/// The part of a command by which an entry of loopstore in Codex's configuration is recognised.
 const CODEX: &str = " hook codex ";
-/// Seconds after which Codex gives a hook up; it ends by itself before.
+/// The seconds after which Codex kills a hook; the hook ends earlier by itself.
 const TIMEOUT: i64 = 5;
 /// The key of the program that Codex runs after each turn.
 const NOTIFY: &str = "notify";
-/// The lists of servers of tools, and the name of ours.
+/// The table of MCP servers.
 const SERVERS: &str = "mcp_servers";
 const SERVER: &str = "loopstore";
 
@@ -91,7 +91,7 @@ fn group(line: &str, matcher: Option<&str>) -> Table {
     group
 }
 
-/// Adds a group to a list, which may be written as tables or in a line.
+/// Adds a group to a list, which may be an array of tables or an inline array.
 fn push(groups: &mut Item, group: Table) -> Result<(), EditError> {
     match groups {
         Item::ArrayOfTables(tables) => tables.push(group),
@@ -159,7 +159,7 @@ fn is_our_notice(item: &Item) -> bool {
     })
 }
 
-/// Takes our groups out of a list; whether there were some, and whether none is left.
+/// Removes the groups of loopstore from a list. Returns true if there were any, and true if the list is now empty.
 fn remove_groups(groups: &mut Item) -> (bool, bool) {
     match groups {
         Item::ArrayOfTables(tables) => {
@@ -204,7 +204,7 @@ pub fn has_other_notice(text: &str) -> bool {
     })
 }
 
-/// Ends the new lines of a text as all of its old ones end.
+/// Gives the new lines of a text the line endings of the old text.
 fn with_line_ends_of(old: &str, new: String) -> String {
     let all = old.matches('\n').count();
     match all > 0 && old.matches("\r\n").count() == all {

@@ -1,4 +1,4 @@
-//! `loopstore install --uninstall`: restores the earlier content, and keeps what others wrote since.
+//! `loopstore install --uninstall`: restores the earlier content, and keeps later changes by others.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ struct Uninstalled<'a> {
     files: &'a [ConfigChange],
 }
 
-/// A file, what becomes of it, and its content then.
+/// A file with its change and its content after the change.
 struct Undone {
     file: InstalledFile,
     change: ConfigChange,
@@ -88,7 +88,7 @@ fn of_record(record: &InstallRecord) -> Result<Vec<Undone>, CliError> {
     Ok(undone)
 }
 
-/// Without a record our entries are known by what they say.
+/// Returns the changes without a record of the installation: the entries of loopstore are recognised by their content.
 fn of_files(request: &InstallRequest) -> Result<Vec<Undone>, CliError> {
     let mut undone = Vec::new();
     for target in edit::targets(request.agent, true)? {
@@ -151,7 +151,7 @@ impl Undone {
     }
 }
 
-/// Returns a name that no agent loads.
+/// Returns a path that no agent loads.
 fn aside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".changed");

@@ -7,8 +7,8 @@ use super::super::lists::{Hit, Hits, Run, Runs, Sessions};
 use super::super::state::ScreenSize;
 use super::Pen;
 
-/// Returns a text at the left of a column, cut or filled to its width.
-fn left(text: &str, width: usize) -> String {
+/// Returns a text aligned left in a column, truncated or padded to its width.
+fn align_left(text: &str, width: usize) -> String {
     let text = text::fit(&text::line(text), width).into_owned();
     let free = width.saturating_sub(text::columns(&text));
     text + &" ".repeat(free)
@@ -17,8 +17,8 @@ fn left(text: &str, width: usize) -> String {
 /// The width of the column of projects.
 const PROJECT: usize = 16;
 
-/// The columns of a list of some width. On a narrow screen the project is left out first, then last active, turns and
-/// loops.
+/// The columns of a list of some width. On a narrow screen the project is left out first, then the last activity, turns
+/// and loops.
 struct ColumnWidths {
     project: bool,
     loops: bool,
@@ -46,9 +46,13 @@ impl ColumnWidths {
 
     fn line(&self, cells: [&str; 7]) -> String {
         let [id, title, project, loops, turns, tokens, last_active] = cells;
-        let mut line = format!("{} {}", left(id, self.id), left(title, self.title));
+        let mut line = format!(
+            "{} {}",
+            align_left(id, self.id),
+            align_left(title, self.title)
+        );
         if self.project {
-            line.push_str(&format!(" {}", left(project, PROJECT)));
+            line.push_str(&format!(" {}", align_left(project, PROJECT)));
         }
         if self.loops {
             line.push_str(&format!(" {loops:>7} {turns:>9}"));
@@ -61,7 +65,7 @@ impl ColumnWidths {
     }
 }
 
-/// The sessions.
+/// Draws the sessions.
 pub(super) fn sessions(pen: &mut Pen<'_, '_>, screen: &Sessions, room: ScreenSize) {
     let columns = ColumnWidths::of(room.width);
     let heads = [
@@ -106,9 +110,9 @@ fn run_line(cells: [&str; 5], width: usize) -> String {
     let [started, strategy, state, before, after] = cells;
     let mut line = String::new();
     if width >= 60 {
-        line.push_str(&format!("{started:<19}  {} ", left(strategy, 10)));
+        line.push_str(&format!("{started:<19}  {} ", align_left(strategy, 10)));
     }
-    line + &format!("{} {before:>11} {after:>11}", left(state, 9))
+    line + &format!("{} {before:>11} {after:>11}", align_left(state, 9))
 }
 
 fn tone_of(run: &Run) -> Tone {
@@ -120,7 +124,7 @@ fn tone_of(run: &Run) -> Tone {
     }
 }
 
-/// The compactions, and the details of the chosen one.
+/// Draws the compactions, and the details of the selected one.
 pub(super) fn runs(pen: &mut Pen<'_, '_>, screen: &Runs, room: ScreenSize) {
     let heads = ["STARTED", "STRATEGY", "STATE", "BEFORE", "AFTER"];
     pen.text(0, &run_line(heads, room.width), Tone::Head);

@@ -6,13 +6,13 @@ use loopstore_terminal::text;
 
 use super::super::cursor::Tone;
 use super::super::loops::tone;
-use super::super::reader::{Both, TextReader};
+use super::super::reader::{TextReader, TurnText};
 use super::super::session::{Focus, InSession, LoopItem, Node, TreeRow, TurnItem};
 use super::super::state::ScreenSize;
 use super::Pen;
 
-/// The word and the sign for what became of a turn.
-fn fate(state: Option<TurnState>) -> (&'static str, &'static str) {
+/// Returns the word and the sign for the state of a turn.
+fn state_label(state: Option<TurnState>) -> (&'static str, &'static str) {
     use Disposition as D;
     match state {
         None => ("absent", "-"),
@@ -27,7 +27,7 @@ fn fate(state: Option<TurnState>) -> (&'static str, &'static str) {
     }
 }
 
-/// The tree of loops, and the turns of the chosen one.
+/// Draws the tree of loops, and the turns of the selected loop.
 pub(super) fn session(pen: &mut Pen<'_, '_>, screen: &InSession, room: ScreenSize) {
     pen.text(0, &head(screen), Tone::Plain);
     pen.area.y += 1;
@@ -44,7 +44,7 @@ pub(super) fn session(pen: &mut Pen<'_, '_>, screen: &InSession, room: ScreenSiz
     turns(&mut pen.columns(width + 1, rest), screen, room);
 }
 
-/// Draws the size of the leaf's context, and the title.
+/// Returns the line with the size of the leaf's context, and the title.
 fn head(screen: &InSession) -> String {
     let seen = screen.seen.as_ref();
     let tokens = seen.and_then(|seen| Some((seen, seen.tokens?)));
@@ -79,7 +79,7 @@ fn tree(pen: &mut Pen<'_, '_>, screen: &InSession, room: ScreenSize) {
     for (at, row) in shown.take(InSession::height(room)) {
         let is_chosen = at == screen.in_tree.at;
         let place = 1 + at - screen.in_tree.top;
-        // Deeper than this nothing of the loop itself would be seen.
+        // A deeper indent would leave no room for the loop itself.
         let indent = "│ ".repeat(row.depth.min(pen.width() / 6));
         let (text, tone) = node(screen, row);
         pen.put(place, &[(&indent, Tone::Faint), (&text, tone)], is_chosen);
@@ -93,7 +93,7 @@ fn node(screen: &InSession, row: &TreeRow) -> (String, Tone) {
     }
 }
 
-/// Leaves both ends of a long id: ids made in one minute begin alike.
+/// Shortens a long id in the middle, since ids that were made in one minute begin alike.
 fn short(id: &str) -> String {
     let id = text::line(id);
     let length = id.chars().count();
@@ -167,7 +167,7 @@ fn turn(pen: &mut Pen<'_, '_>, row: usize, screen: &InSession, line: &TurnItem, 
     let loop_id = screen.chosen().map(|line| &line.id);
     let seen = screen.seen.as_ref().zip(loop_id);
     let state = seen.and_then(|(seen, id)| seen.state(id, line.turn));
-    let (word, sign) = fate(state);
+    let (word, sign) = state_label(state);
     let colour = state.map_or(Tone::Faint, tone);
     let number = format!("{:>5} ", line.turn);
     let word = match pen.width() >= 46 {
@@ -184,15 +184,17 @@ fn turn(pen: &mut Pen<'_, '_>, row: usize, screen: &InSession, line: &TurnItem, 
     pen.put(row, &pieces, chosen);
 }
 
-/// A turn verbatim, beside its form in the context.
+/// Draws a turn as recorded, next to its form in the context.
 pub(super) fn reader(pen: &mut Pen<'_, '_>, screen: &TextReader, room: ScreenSize) {
-    let Some(both) = &screen.both else { return };
-    let (word, _) = fate(both.state);
-    let colour = both.state.map_or(Tone::Faint, tone);
+    let Some(turn_text) = &screen.turn_text else {
+        return;
+    };
+    let (word, _) = state_label(turn_text.state);
+    let colour = turn_text.state.map_or(Tone::Faint, tone);
     let place = format!("turn {} of {}: ", screen.turn, screen.loop_id);
-    let about = match both.about.is_empty() {
+    let about = match turn_text.about.is_empty() {
         true => String::new(),
-        false => format!(" by {}", both.about),
+        false => format!(" by {}", turn_text.about),
     };
     let head = [
         (&*place, Tone::Plain),
@@ -202,29 +204,29 @@ pub(super) fn reader(pen: &mut Pen<'_, '_>, screen: &TextReader, room: ScreenSiz
     pen.put(0, &head, false);
     pen.area.y += 1;
     pen.area.height = pen.area.height.saturating_sub(1);
-    let (width, _) = TextReader::pane(room, both.shown.is_some());
-    if both.shown.is_none() {
-        originals(pen, both, true);
+    let (width, _) = TextReader::pane(room, turn_text.shown.is_some());
+    if turn_text.shown.is_none() {
+        originals(pen, turn_text, true);
     } else if room.is_wide() {
-        context(&mut pen.columns(0, width), both, !screen.in_originals);
+        context(&mut pen.columns(0, width), turn_text, !screen.in_originals);
         originals(
             &mut pen.columns(width + 3, width),
-            both,
+            turn_text,
             screen.in_originals,
         );
     } else if screen.in_originals {
-        originals(pen, both, true);
+        originals(pen, turn_text, true);
     } else {
-        context(pen, both, true);
+        context(pen, turn_text, true);
     }
 }
 
-fn originals(pen: &mut Pen<'_, '_>, both: &Both, has_keys: bool) {
+fn originals(pen: &mut Pen<'_, '_>, turn_text: &TurnText, has_keys: bool) {
     pen.text(0, &heading(has_keys, "AS RECORDED"), Tone::Head);
-    pen.pane(1, &both.originals);
+    pen.pane(1, &turn_text.originals);
 }
 
-fn context(pen: &mut Pen<'_, '_>, both: &Both, has_keys: bool) {
+fn context(pen: &mut Pen<'_, '_>, turn_text: &TurnText, has_keys: bool) {
     pen.text(0, &heading(has_keys, "IN THE CONTEXT"), Tone::Head);
-    both.shown.iter().for_each(|pane| pen.pane(1, pane));
+    turn_text.shown.iter().for_each(|pane| pen.pane(1, pane));
 }

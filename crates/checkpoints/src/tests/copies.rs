@@ -41,7 +41,7 @@ fn a_copy_has_the_compactions_with_their_undos_and_says_the_same_as_of_then() {
     let [source, copy] = ["t", "u"].map(|thread| handle(&saver, thread));
     let whole = shown(&copy);
     assert_eq!(whole, shown(&source));
-    // Each has its own from here on.
+    // From here on the two sessions are independent.
     copy.undo().unwrap();
     assert_eq!(shown(&source), whole);
     assert_ne!(shown(&copy), whole);
@@ -79,7 +79,7 @@ fn the_checkpoints_of_a_run_are_found_in_all_threads_and_those_of_others_stay() 
             saver.put(&format!("t{n:02}"), checkpoint(form)).unwrap();
         }
     }
-    // Put again by another run: it is that one's now.
+    // Another run stores it again, so it belongs to that run now.
     let form = json!({"id": "a", "metadata": {"run_id": "run-1"}});
     saver.put("t00", checkpoint(form)).unwrap();
     saver.put("t03", checkpoint(json!({"id": "a"}))).unwrap();

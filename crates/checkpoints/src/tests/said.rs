@@ -1,4 +1,4 @@
-//! Messages that values refer to, and how records are packed.
+//! Messages that values refer to, and the packed form of records.
 
 use super::*;
 use crate::forms::RecordForm;
@@ -17,7 +17,8 @@ fn count(saver: &Checkpoints, text: &str) -> i64 {
         .unwrap()
 }
 
-/// A list of a question, on which a task answers; the answer is said once, and put as the end of the list.
+/// Stores a list with a question that a task answers; the answer is written by the task, and then stored as the end of
+/// the list.
 fn answered(saver: &Checkpoints) -> PutResult {
     put_list(saver, "a", None, 1, json!([{"new": [user("question")]}]));
     let said = json!([[{"behind": ["loop-1", 0], "new": [answer("the answer")]}]]);
@@ -46,7 +47,7 @@ fn a_message_that_a_task_said_is_stored_once_and_found_by_its_list() {
     let message = &value["list"][0]["messages"][0];
     assert_eq!(message["content"][0]["text"], "the answer");
     assert_eq!(found.writes[1].2.as_str(), r#"{"value":"plain"}"#);
-    // The same task once more adds nothing.
+    // Repeating the task adds nothing.
     let again = json!({"id": "a", "task": "1", "writes": [[0, "messages", {"value": "late"}]],
         "said": [[{"behind": ["loop-1", 0], "new": [answer("late")]}]]});
     assert_eq!(put_writes(&saver, again).said, []);
@@ -118,7 +119,7 @@ fn what_refers_to_nothing_is_refused_and_nothing_of_it_is_kept() {
     let form = json!({"id": "a", "task": "1", "session": session, "writes": [[0, "x", 1]]});
     let error = saver.put_writes("t", writes(form)).unwrap_err();
     assert!(matches!(error, Error::Stale(_)), "{error}");
-    // A caller's value that only looks like a reference comes back as it is.
+    // A caller's value that only looks like a reference is returned unchanged.
     let form = json!({"id": "a", "task": "1", "writes": [[0, "x", {"said": "so"}]]});
     put_writes(&saver, form);
     let found = saver.get("t", "", Some("a")).unwrap().unwrap();
@@ -143,7 +144,7 @@ fn what_a_program_said_is_not_packed_and_all_comes_back() {
     for field in ["checkpoint", "metadata", "values", "versions"] {
         assert_eq!(found[field], form[field], "{field}");
     }
-    // Tasks that an older version sent stand in its checkpoint.
+    // Tasks that an older version sent are part of its checkpoint.
     let older =
         json!({"id": "b", "checkpoint": {"value": {"v": 2, "pending_sends": ["a secret task"]}}});
     saver.put("t", checkpoint(older)).unwrap();
@@ -185,7 +186,7 @@ fn a_packed_record_that_is_cut_short_or_hostile_is_an_error() {
         WritesRecord::from_json(&other).unwrap_err();
         CheckpointRecord::from_json(&other).unwrap_err();
     }
-    // A record of another kind is not read as this one.
+    // A record of another kind is rejected.
     CheckpointRecord::from_json(&whole).unwrap_err();
 }
 

@@ -1,10 +1,13 @@
-//! `loopstore compact --strategy summarize`: which model is called, how, and how it is interrupted.
+//! `loopstore compact --strategy summarize`: the choice of the model, its call, and its interruption.
 //!
 //! Keys come from the environment only, go out in one header, and are neither printed nor stored.
 
 #[cfg(feature = "http")]
 mod by_http;
 
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,7 +24,10 @@ use serde_json::Value;
 /// The prompts that a dry run collects.
 pub type SharedPrompts = Arc<Mutex<Vec<SummaryPrompt>>>;
 
-/// The longest time that a summary may take, in seconds.
+/// The largest file of own instructions, in bytes.
+const MAX_INSTRUCTIONS: u64 = 64 << 10;
+
+/// The maximum time for a summary, in seconds.
 const LONGEST: u64 = 86_400;
 
 #[derive(clap::Args)]
@@ -54,6 +60,10 @@ pub struct SummarizeArgs {
     /// The temperature, or none for models that do not take one [default: 0.3].
     #[arg(long, value_name = "N|none")]
     temperature: Option<Temperature>,
+    /// A file with own instructions to the model, after the usual ones. Files and values from the record are added to
+    /// the summary whatever they say.
+    #[arg(long = "prompt", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    instructions: Option<PathBuf>,
     /// The role of a summary message, user or assistant; also for the digest [default: user].
     #[arg(long, value_name = "ROLE")]
     summary_role: Option<SummaryRole>,
@@ -87,8 +97,7 @@ impl std::str::FromStr for Temperature {
 }
 
 impl SummarizeArgs {
-    /// Returns the strategy; a dry run calls no model, and with --show-prompt puts what it would be sent into
-    /// `prompts`.
+    /// Returns the strategy. A dry run calls no model; with --show-prompt it puts the prompts into `prompts`.
     pub fn made(
         &self,
         strategy: StrategyName,
@@ -107,12 +116,36 @@ impl SummarizeArgs {
         }
     }
 
+    /// Reads the file with own instructions to the model.
+    pub fn instructions(&self) -> Result<Option<String>, CliError> {
+        let Some(path) = &self.instructions else {
+            return Ok(None);
+        };
+        let failed = |why: &dyn std::fmt::Display| {
+            let name = text::line(&path.to_string_lossy());
+            CliError::Usage(format!("cannot read the instructions `{name}`: {why}"))
+        };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|error| failed(&error))?;
+        file.take(MAX_INSTRUCTIONS + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| failed(&error))?;
+        if bytes.len() as u64 > MAX_INSTRUCTIONS {
+            return Err(failed(&format!("larger than {MAX_INSTRUCTIONS} bytes")));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| failed(&"not UTF-8"))?;
+        match text.trim() {
+            "" => Err(failed(&"empty")),
+            text => Ok(Some(text.to_owned())),
+        }
+    }
+
     /// True if the prompts are to be shown.
     pub fn shows_prompts(&self) -> bool {
         self.show_prompt
     }
 
-    /// Returns the first option given that the strategy does not have.
+    /// Returns the first given option that the strategy does not have.
     fn misplaced(&self, strategy: StrategyName) -> Option<&'static str> {
         let is_digest = matches!(strategy, StrategyName::Digest);
         let given = [
@@ -123,6 +156,7 @@ impl SummarizeArgs {
             ("--summary-model", self.summary_model.is_some()),
             ("--timeout", self.timeout.is_some()),
             ("--temperature", self.temperature.is_some()),
+            ("--prompt", self.instructions.is_some()),
             ("--summary-role", self.summary_role.is_some() && !is_digest),
         ];
         let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
@@ -139,7 +173,7 @@ impl SummarizeArgs {
         })
     }
 
-    /// Returns the strategy that asks the model; in a dry run nobody.
+    /// Returns the strategy that calls the model; in a dry run no model is called.
     fn by_a_model(
         &self,
         dry_run: bool,
@@ -170,7 +204,7 @@ impl SummarizeArgs {
             return Ok(Arc::new(CommandSummarizer::new(command)));
         }
         if self.show_prompt {
-            // It is not asked.
+            // In a dry run, the command is never called.
             return Ok(Arc::new(CommandSummarizer::new("false")));
         }
         #[cfg(feature = "http")]
@@ -184,14 +218,14 @@ impl SummarizeArgs {
     }
 }
 
-/// Returns a flag that Ctrl-C sets: the summaries are then made without the model, and the run
-/// says so. A second Ctrl-C ends the program; nothing half-written is left.
+/// Returns a flag that Ctrl-C sets: the summaries are then made without the model, and the report contains the reason.
+/// A second Ctrl-C ends the program; nothing incomplete is left.
 fn cancelled_by_interrupt() -> Result<CancelFlag, CliError> {
     let flag = CancelFlag::new();
     let own = flag.clone();
     let handler = move || {
         if own.is_cancelled() {
-            // Shells expect this code of a program that SIGINT ended.
+            // The code that shells expect from a program that SIGINT ended.
             std::process::exit(130);
         }
         own.cancel();
@@ -201,7 +235,7 @@ fn cancelled_by_interrupt() -> Result<CancelFlag, CliError> {
     Ok(flag)
 }
 
-/// Writes what a model would be sent, block by block.
+/// Returns the prompts for the model, block by block.
 pub fn shown_prompts(prompts: &[SummaryPrompt]) -> String {
     let shown = prompts.iter().map(|prompt| {
         let of = match prompt.turns {
@@ -217,7 +251,7 @@ pub fn shown_prompts(prompts: &[SummaryPrompt]) -> String {
     shown.collect()
 }
 
-/// Returns the line for what the model cost; `None` if none was called.
+/// Returns a line with the cost of the model; `None` if no model was called.
 pub fn cost_line(report: &CompactReport) -> Option<String> {
     let usage: Value = report.usage.as_ref()?.read().ok()?;
     let count = |key: &str, one| text::count(usage[key].as_u64().unwrap_or_default(), one);

@@ -1,7 +1,6 @@
-//! The lines of the protocol: those that are none are answered, and the others go on to the server.
+//! The lines of the protocol: invalid lines are answered here, and the others are passed to the server.
 //!
-//! The server's own reader passes over what it cannot parse without a word, and whoever sent it waits for an
-//! answer for ever.
+//! The server's own reader skips a line that it cannot parse, and the client would wait for an answer forever.
 
 use std::io;
 use std::sync::Arc;
@@ -14,16 +13,16 @@ use tokio::io::{
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// The most bytes between the client and the server, in each direction.
+/// The size of the buffer between the client and the server in each direction, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// JSON-RPC: the line is no JSON.
+/// The JSON-RPC error for a line that is not JSON.
 const PARSE_ERROR: i64 = -32_700;
-/// JSON-RPC: the JSON is no request, notification or answer.
+/// The JSON-RPC error for JSON that is not a request, a notification or a response.
 const INVALID_REQUEST: i64 = -32_600;
 
-/// Begins to pass on what comes on stdin, and what the server writes to stdout. Returns the end that the server reads
-/// from and writes to, and what ends once all that it wrote is passed on.
+/// Starts to pass stdin to the server, and the server's output to stdout. Returns the server's end of the stream, and a
+/// handle that finishes when all output was passed on.
 pub fn start() -> (DuplexStream, JoinHandle<io::Result<()>>) {
     let (server, client) = tokio::io::duplex(BUFFER);
     let (from_server, to_server) = tokio::io::split(client);
@@ -32,7 +31,7 @@ pub fn start() -> (DuplexStream, JoinHandle<io::Result<()>>) {
     (server, tokio::spawn(pass_out(from_server, stdout)))
 }
 
-/// Passes lines on to the server; those that are none of the protocol are answered here.
+/// Passes lines to the server; lines that are not part of the protocol are answered here.
 async fn pass_in(
     stdin: Stdin,
     mut server: WriteHalf<DuplexStream>,
@@ -50,7 +49,7 @@ async fn pass_in(
     server.shutdown().await
 }
 
-/// Passes whole lines of the server on to stdout.
+/// Passes whole lines of the server to stdout.
 async fn pass_out(server: ReadHalf<DuplexStream>, stdout: Arc<Mutex<Stdout>>) -> io::Result<()> {
     let mut server = BufReader::new(server);
     let mut line = Vec::new();
@@ -68,7 +67,7 @@ async fn write_line(stdout: &Mutex<Stdout>, line: &[u8]) -> io::Result<()> {
     stdout.flush().await
 }
 
-/// Returns the answer to a line that is no message of the protocol; `None` if it is one, or empty.
+/// Returns the answer to a line that is not a message of the protocol; `None` if it is one, or empty.
 fn fault(line: &[u8]) -> Option<Value> {
     if line.trim_ascii().is_empty() {
         return None;

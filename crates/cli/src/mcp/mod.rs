@@ -47,7 +47,7 @@ pub struct McpArgs {
 }
 
 impl McpArgs {
-    /// Returns the tools: those that read, and those that are allowed.
+    /// Returns the available tools: those that read, and the allowed ones that write.
     fn tools(&self) -> Vec<&'static ToolSpec> {
         let is_allowed = |tool: &WritingTool| self.allow.contains(tool);
         let writing = WritingTool::value_variants()
@@ -80,7 +80,7 @@ pub fn run(app: &mut App, args: &McpArgs) -> Result<Done, CliError> {
         .enable_all()
         .build()
         .map_err(failed)?;
-    runtime.block_on(serve(ToolServer(Arc::new(Served {
+    runtime.block_on(serve(ToolServer(Arc::new(McpState {
         store,
         lookup,
         tools: args.tools(),
@@ -101,25 +101,25 @@ fn failed(error: impl std::error::Error + 'static) -> CliError {
     CliError::Failed(Box::new(error))
 }
 
-/// Returns the format of the transcripts of an agent, by the name that its client gives.
+/// Returns the format of an agent's transcripts, by the name of its client.
 fn agent_of(client: &str) -> Option<&'static str> {
     let client = client.to_ascii_lowercase();
     let known = ["claude-code", "codex", "opencode", "gemini"];
     known.into_iter().find(|agent| client.contains(agent))
 }
 
-/// The database that is served, the sessions of it, and the tools.
-struct Served {
+/// The database that is served, its sessions, and the tools.
+struct McpState {
     store: Box<dyn Database>,
     lookup: Lookup,
     tools: Vec<&'static ToolSpec>,
 }
 
 #[derive(Clone)]
-struct ToolServer(Arc<Served>);
+struct ToolServer(Arc<McpState>);
 
 impl ToolServer {
-    /// Answers a call on a thread on which a store may wait for its server.
+    /// Answers a call on a thread on which a store may block.
     async fn answer(
         &self,
         tool: &'static ToolSpec,
@@ -128,7 +128,7 @@ impl ToolServer {
     ) -> Result<ToolAnswer, String> {
         let server = self.clone();
         let answer = tokio::task::spawn_blocking(move || {
-            let Served { store, lookup, .. } = &*server.0;
+            let McpState { store, lookup, .. } = &*server.0;
             lookup.call(&**store, tool, agent, given)
         });
         answer.await.map_err(|error| error.to_string())?
@@ -185,7 +185,7 @@ impl ServerHandler for ToolServer {
             return Err(ErrorData::invalid_params(detail, None));
         };
         let given = request.arguments.unwrap_or_default();
-        // An error of the model goes back to it, so that it can try again.
+        // An error of the model is returned to it, so that it can try again.
         let client = context.peer.peer_info();
         let agent = client.and_then(|client| agent_of(&client.client_info.name));
         let result = match self.answer(tool, agent, given).await {

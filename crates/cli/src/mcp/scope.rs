@@ -8,39 +8,39 @@ use super::tools::{CallArguments, message};
 use loopstore_terminal::select;
 use serde_json::Value;
 
-/// The value of `session_id` that stands for every session.
+/// The value of `session_id` for every session.
 pub const EVERY: &str = "all";
 
-/// The most sessions of a folder that are searched for the one of the agent.
+/// The maximum number of a folder's sessions that are searched for the session of the agent.
 const LOOKED_AT: usize = 20;
 
-/// The most sessions of a chain in which each started the next.
+/// The maximum length of a chain of sessions in which each started the next.
 const DEEPEST: usize = 16;
 
 /// The sessions that the tools may read.
 pub enum SessionScope {
     /// Only this one.
     One(SessionId),
-    /// All of them; the agent works in this folder.
+    /// Every session; the agent works in this folder.
     Every { folder: Option<String> },
 }
 
-/// The session of a call.
+/// The session that a call is about.
 pub struct CallTarget {
-    /// `None`: every session.
+    /// `None` for every session.
     session: Option<SessionId>,
-    /// True if the call did not name it.
+    /// True if the call did not name the session.
     is_assumed: bool,
 }
 
 impl CallTarget {
-    /// Returns the session, `None` for every one.
+    /// Returns the session; `None` for every session.
     pub fn session(&self) -> Option<&SessionId> {
         self.session.as_ref()
     }
 
-    /// Returns what an answer that found nothing says, where only one session was looked through and the call
-    /// did not ask for that.
+    /// Returns a note for an answer without results, if only one session was searched although the call did not name
+    /// it.
     pub fn note(&self) -> Option<String> {
         let session = self.session.as_ref().filter(|_| self.is_assumed)?;
         Some(format!(
@@ -51,7 +51,7 @@ impl CallTarget {
     /// Returns the session for a tool that reads one.
     ///
     /// # Errors
-    /// If the call is about no single one.
+    /// If the call is not about a single session.
     pub fn one(&self) -> Result<&SessionId, String> {
         self.session.as_ref().ok_or_else(|| {
             "which session is not known: give its id as `session_id`; `list_sessions` lists them"
@@ -66,8 +66,8 @@ impl SessionScope {
         matches!(self, Self::Every { .. })
     }
 
-    /// Returns the session of a call, whose `session_id` it takes out; `agent` is the format of the
-    /// transcripts of the agent that calls, if that is known.
+    /// Returns the session of a call, and removes `session_id` from its arguments; `agent` is the format of the calling
+    /// agent's transcripts, if known.
     ///
     /// # Errors
     /// If no session, or more than one, has the id.
@@ -107,8 +107,7 @@ impl SessionScope {
     }
 }
 
-/// Returns the session that an agent in this folder is in: the one that was active last, or that which
-/// started it.
+/// Returns the session of an agent in this folder: the session that was active last, or the one that started it.
 fn current(
     store: &dyn Database,
     agent: Option<&str>,
@@ -124,7 +123,7 @@ fn current(
         ..SessionFilter::default()
     };
     let rows = store.session_rows(&filter).map_err(message)?;
-    // The filter takes folders below this one too.
+    // The filter also accepts subfolders of this folder.
     let is_here = |project: Option<String>| project.as_deref() == Some(folder);
     let newest = rows.iter().find(|row| is_here(row.text("project")));
     let id = newest.and_then(|row| SessionId::new(row.text("session_id")?).ok());

@@ -1,4 +1,4 @@
-//! The tools: what they are called with, and their answers.
+//! The tools: their arguments and answers.
 
 use std::collections::HashMap;
 
@@ -15,43 +15,44 @@ use serde_json::{Map, Value, json};
 
 use super::scope::{CallTarget, EVERY, SessionScope};
 
-/// The number of runs or hits if the call names none.
+/// The default number of runs or hits.
 const LIMIT: usize = 20;
 
-/// The most tokens of what is recalled if no number is asked for.
+/// The default maximum of tokens of `recall`.
 const RECALL_TOKENS: u64 = 2_000;
 
-/// The most bytes of one text of a run.
+/// The maximum size of one text of a run, in bytes.
 const MAX_CELL: usize = 300;
 
 pub(super) type CallArguments = Map<String, Value>;
 
-/// A tool.
+/// The description of a tool.
 pub struct ToolSpec {
     pub name: &'static str,
     pub about: &'static str,
-    /// The properties of its arguments, as JSON, and which it needs.
+    /// The properties of its arguments, as JSON, and the required ones.
     pub(super) properties: &'static str,
     pub(super) required: &'static [&'static str],
     pub(super) answer:
         fn(&Lookup, &dyn Database, &CallTarget, CallArguments) -> Result<ToolAnswer, String>,
 }
 
-/// The answer of a tool: as text, and in parts that can be told apart whatever a message says.
+/// The answer of a tool: as text, and as structured content, in which the text of a message cannot be mistaken for a
+/// field.
 pub struct ToolAnswer {
     pub text: String,
     pub parts: Value,
 }
 
 impl ToolAnswer {
-    /// An answer whose text is its parts as JSON.
+    /// Returns an answer whose text is its structured content as JSON.
     pub(super) fn json(parts: Value) -> Self {
         let text = parts.to_string();
         Self { text, parts }
     }
 }
 
-/// The tool that is only there where all sessions may be read.
+/// The tool that exists only if all sessions may be read.
 pub static LIST_SESSIONS: ToolSpec = ToolSpec {
     name: "list_sessions",
     about: "List the recorded sessions, most recently active first, or with `query` those in which something \
@@ -67,7 +68,7 @@ pub static LIST_SESSIONS: ToolSpec = ToolSpec {
     answer: Lookup::sessions,
 };
 
-/// All that only read.
+/// The tools that only read.
 pub static TOOLS: [ToolSpec; 5] = [
     ToolSpec {
         name: "recall",
@@ -147,7 +148,7 @@ pub static TOOLS: [ToolSpec; 5] = [
 ];
 
 impl ToolSpec {
-    /// Returns the schema of its arguments; where all sessions may be read, they can name one.
+    /// Returns the schema of its arguments; if all sessions may be read, a call can name one.
     pub fn schema(&self, every: bool) -> Value {
         let mut properties: CallArguments =
             serde_json::from_str(self.properties).unwrap_or_default();
@@ -171,7 +172,7 @@ impl ToolSpec {
 /// The sessions that the tools may read, and the size of an answer.
 pub struct Lookup {
     pub scope: SessionScope,
-    /// The most that an answer may be, in bytes.
+    /// The maximum size of an answer, in bytes.
     pub most: usize,
 }
 
@@ -238,7 +239,7 @@ struct HistoryToolArgs {
 }
 
 impl Lookup {
-    /// Answers a call, or says what is wrong with it; `agent` is the format of the agent's transcripts.
+    /// Answers a call, or returns an error; `agent` is the format of the agent's transcripts.
     pub fn call(
         &self,
         store: &dyn Database,
@@ -398,7 +399,7 @@ impl Lookup {
         Ok(ToolAnswer { text, parts })
     }
 
-    /// Returns how many tokens an answer may have.
+    /// Returns the maximum number of tokens of an answer.
     fn tokens(&self, asked: Option<u64>) -> u64 {
         let most = self.most as u64 / 4;
         asked.map_or(most, |asked| asked.min(most))
@@ -421,7 +422,7 @@ impl Lookup {
         let mut parts = parts.collect::<Result<Vec<_>, _>>().map_err(message)?;
         let mut prompts = prompts_of(store, session).map_err(message)?;
         for part in &mut parts {
-            // With the first part of each loop.
+            // The prompt is shown with the first part of each loop.
             let prompt = part["loop_id"].as_str().and_then(|id| prompts.remove(id));
             if let Some(prompt) = prompt {
                 part["prompt"] = json!(prompt);
@@ -459,7 +460,7 @@ impl Lookup {
         Ok(self.page("runs", rows, args.offset, next))
     }
 
-    /// Gives as many of the values as fit, at least one, and where to go on: at `next` behind all of
+    /// Returns as many of the values as fit, at least one, and the position to continue at: `next` if it returns all of
     /// them.
     fn page(
         &self,
@@ -486,7 +487,7 @@ impl Lookup {
     }
 }
 
-/// Returns some columns of a row; long texts are cut.
+/// Returns some columns of a row; long texts are truncated.
 fn cells(row: &Record, columns: &[&str]) -> Value {
     let cell = |name: &&str| {
         let value = match row.text(name) {
@@ -507,7 +508,7 @@ pub(super) fn message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Returns what each loop of a session was asked first, by its id.
+/// Returns the first prompt of each loop of a session, by the loop's id.
 fn prompts_of(store: &dyn Database, session: &SessionId) -> StoreResult<HashMap<String, String>> {
     store::read(store, |read| {
         let Some(row) = read.session(session)? else {
@@ -542,7 +543,7 @@ pub(super) fn loop_of(
     select::loop_id(store, &row, Some(given)).map_err(message)
 }
 
-/// Returns the beginning of a text of at most `most` bytes, whole characters.
+/// Returns the beginning of a text, at most `most` bytes of whole characters.
 pub(super) fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

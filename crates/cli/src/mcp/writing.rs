@@ -1,5 +1,5 @@
-//! The tools that write, each only where it was allowed: a pin, a compaction, its undoing. Nothing of them
-//! removes or changes a message.
+//! The tools that write, each available only if it was allowed: pinning, compaction, and its undo. None of them removes
+//! or changes a message.
 
 use clap::ValueEnum;
 use loopstore::compact::{CompactOutcome, FlipRequest};
@@ -14,10 +14,10 @@ use super::super::compact;
 use super::scope::CallTarget;
 use super::tools::{CallArguments, Lookup, ToolAnswer, ToolSpec, cut, loop_of, message, read};
 
-/// The most bytes of a text that an agent gives as a reason, and of an error that it gets.
+/// The maximum size of a text that an agent gives as a reason, and of an error that it gets, in bytes.
 const MAX_TEXT: usize = 300;
 
-/// The most pinned messages that are named.
+/// The maximum number of pinned messages in the list.
 const NAMED: usize = 10;
 
 /// A tool that writes.
@@ -159,7 +159,7 @@ fn compacted(
     let leaf = loop_of(store, session, args.loop_id.as_deref())?;
     let system = system_tokens(store, session, leaf.as_ref()).map_err(message)?;
     let mut request = compact::request_for(args.max_tokens, system, leaf).map_err(message)?;
-    // The agent asks, so no policy is asked.
+    // The agent decides when to compact, so no policy applies.
     request.trigger = CompactTrigger::Length;
     let report = compact_session_loops(store, session, &request).map_err(message)?;
     if report.outcome == CompactOutcome::Failed {

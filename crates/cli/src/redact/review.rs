@@ -1,4 +1,4 @@
-//! Deciding about secrets one by one.
+//! Decisions about single secrets.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
@@ -10,24 +10,24 @@ use loopstore_terminal::{CliError, text};
 
 use super::finding_lines;
 
-/// An answer.
+/// An answer to a question.
 #[derive(Clone, Copy)]
 enum ReviewAnswer {
     Yes,
     No,
-    /// Yes to all of this rule.
+    /// Yes for all secrets of this rule.
     All,
-    /// No to all of this rule.
+    /// No for all secrets of this rule.
     None,
     Quit,
 }
 
-/// Asks about each secret, and adds the answers to the policy. Returns whether any is to be replaced.
+/// Asks about each secret, and adds the answers to the policy. Returns true if any secret is to be replaced.
 pub(super) fn choose(
     policy: &mut RedactionPolicy,
     found: &[FoundSecret],
 ) -> Result<bool, CliError> {
-    // A part goes with its secret.
+    // A part of a secret is decided with the secret.
     let found = found
         .iter()
         .filter(|one| one.finding.found_by != FoundBy::Part);

@@ -4,7 +4,6 @@
 //!
 //! `LOOPSTORE_REPLICA_KILLS=200` kills it more often. The time of a segment is the time at which its frames had been
 //! read; segments are read one after the other.
-//! read, and it reads them one after the other.
 #![cfg(unix)]
 
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use loopstore::SqliteStore;
 use loopstore_verify::verify;
 
-use crate::support::amount::{amount, given};
+use crate::support::amount::{amount, from_variable};
 use crate::support::command::loopstore;
 use crate::support::histories::Random;
 use crate::support::{hang, keyed, needs};
@@ -40,7 +39,7 @@ fn configuration(database: &Path, replica: &Path) -> String {
 }
 
 /// A database that is written to, its transcript, and the path of its replica.
-struct Stage {
+struct ReplicatedDatabase {
     folder: tempfile::TempDir,
     litestream: PathBuf,
     /// The time at which each turn was acknowledged, by its number.
@@ -48,7 +47,7 @@ struct Stage {
     longest_log: AtomicU64,
 }
 
-impl Stage {
+impl ReplicatedDatabase {
     fn new(litestream: PathBuf) -> Self {
         let stage = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -188,12 +187,12 @@ fn what_a_killed_replicator_shipped_is_whole_and_lacks_only_what_came_since() {
     let Some(litestream) = needs::find(&needs::LITESTREAM) else {
         return;
     };
-    let stage = Stage::new(litestream);
+    let stage = ReplicatedDatabase::new(litestream);
     if keyed::key().is_some() {
         return check_without_key(&stage);
     }
     let kills = amount("LOOPSTORE_REPLICA_KILLS", 4);
-    let mut random = Random::new(given("LOOPSTORE_SEED").unwrap_or(1));
+    let mut random = Random::new(from_variable("LOOPSTORE_SEED").unwrap_or(1));
     let (ended, mut demanded) = (AtomicBool::new(false), 0);
     let (mut furthest, mut longest_ago) = (0, Duration::ZERO);
     std::thread::scope(|scope| {
@@ -256,7 +255,7 @@ fn an_erase_beside_the_replicator_says_that_it_waits_and_ends_when_that_is_stopp
     if keyed::key().is_some() {
         return;
     }
-    let stage = Stage::new(litestream);
+    let stage = ReplicatedDatabase::new(litestream);
     let replicator = stage.replicator();
     hang::until("something is shipped", || !stage.segments().is_empty());
     stage.add_turn();
@@ -291,7 +290,7 @@ impl Drop for EndsWith<'_> {
 }
 
 /// Once writing has ended, the replica is complete, and a restored file can be continued.
-fn check_complete(stage: &Stage) {
+fn check_complete(stage: &ReplicatedDatabase) {
     let _replicator = stage.replicator();
     let told = stage.acknowledged().len();
     hang::until("everything is shipped", || {
@@ -305,7 +304,7 @@ fn check_complete(stage: &Stage) {
 }
 
 /// A replicator without the key reports that it cannot read, replicates nothing, and does not disturb the writer.
-fn check_without_key(stage: &Stage) {
+fn check_without_key(stage: &ReplicatedDatabase) {
     let mut replicator = stage.replicator();
     hang::until("it says so", || {
         let log = std::fs::read_to_string(stage.path("log")).unwrap();

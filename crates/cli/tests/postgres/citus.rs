@@ -40,7 +40,7 @@ fn a_cluster_without_distributed_tables_and_a_worker_are_refused_and_nothing_is_
     let Some(server) = server::server() else {
         return;
     };
-    if Cluster::given().is_some() {
+    if Cluster::from_environment().is_some() {
         return;
     }
     for (group, prepared, told) in [
@@ -73,7 +73,7 @@ fn a_check_says_what_a_server_lacks_to_be_a_cluster() {
     let Some(server) = server::server() else {
         return;
     };
-    if Cluster::given().is_some() {
+    if Cluster::from_environment().is_some() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ fn a_check_says_what_a_server_lacks_to_be_a_cluster() {
 
 /// Returns the server of the cluster, if there is one.
 fn cluster() -> Option<&'static server::PostgresServer> {
-    Cluster::given().and_then(|_| server::server())
+    Cluster::from_environment().and_then(|_| server::server())
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use crate::model::{LoopId, SessionId, Time};
-use crate::store::active_blocks::View;
+use crate::store::active_blocks::ChainView;
 use crate::store::{
     self, LoopKey, LoopRow, Outcome, SessionRow, SessionStore, StoreError, StoreRead, StoreResult,
     Tick, TurnRow,
@@ -92,10 +92,10 @@ pub fn moment_of(
     read: &dyn StoreRead,
     owner: &SessionRow,
     as_of: &AsOf,
-) -> StoreResult<(LoopRow, View)> {
-    let at = |tick: Tick| View {
+) -> StoreResult<(LoopRow, ChainView)> {
+    let at = |tick: Tick| ChainView {
         at: Some(tick),
-        ..View::default()
+        ..ChainView::default()
     };
     match as_of {
         AsOf::Run(run_id) => {
@@ -108,7 +108,7 @@ pub fn moment_of(
                 Ok(ControlFlow::Continue(()))
             })?;
             let run = found.ok_or_else(|| StoreError::NoRun(run_id.clone()))?;
-            let view = View {
+            let view = ChainView {
                 complete: run.point.turns,
                 ..at(run.tick)
             };
@@ -175,7 +175,7 @@ pub fn last_until(
 }
 
 /// Returns a loop as it was just before one of its messages, and the view of that moment.
-fn before(read: &dyn StoreRead, leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow, View)> {
+fn before(read: &dyn StoreRead, leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow, ChainView)> {
     let mut tick = None;
     read.messages(leaf.key, seq..seq.saturating_add(1), &mut |row| {
         tick = Some(row.tick);
@@ -188,10 +188,10 @@ fn before(read: &dyn StoreRead, leaf: LoopRow, seq: u32) -> StoreResult<(LoopRow
             "loop `{id}` has {messages} messages; there is no message {seq}"
         ))
     })?;
-    let view = View {
+    let view = ChainView {
         at: Some(tick - 1),
         leaf_end: Some(seq),
-        ..View::default()
+        ..ChainView::default()
     };
     Ok((leaf, view))
 }

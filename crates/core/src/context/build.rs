@@ -9,7 +9,7 @@ use super::chain::Chain;
 use super::manifest::Outline;
 use super::sealed_faults::sealed_faults;
 use super::{BuildOptions, Context, Part, PartSection, SystemPrompt, faults_of, system_prompt};
-use crate::compaction::Shown;
+use crate::compaction::ContextMessage;
 use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId};
 use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
@@ -135,7 +135,7 @@ pub fn shown_messages(
     read: &dyn StoreRead,
     link: &ChainLink,
     quotes: bool,
-) -> StoreResult<Vec<Shown>> {
+) -> StoreResult<Vec<ContextMessage>> {
     let mut builder = Builder::new(read, SessionId::generate(), link.row.loop_id.clone());
     builder.without_quotes = !quotes;
     builder.add_loop(link)?;

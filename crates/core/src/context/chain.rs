@@ -13,7 +13,7 @@ use crate::compaction::plan::{
 use crate::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
 use crate::model::{Message, Role, Turns};
 use crate::overlay::turn_seqs;
-use crate::store::active_blocks::{ActiveBlocks, ChainLink, View, depth_of};
+use crate::store::active_blocks::{ActiveBlocks, ChainLink, ChainView, depth_of};
 use crate::store::append::size_through;
 use crate::store::{
     self, BlockCore, BlockKey, CallSite, LiveEdits, LoopKey, MessageEdit, NewBlock, RunKey,
@@ -43,7 +43,7 @@ impl Chain {
     pub fn load(
         read: &dyn StoreRead,
         leaf: LoopKey,
-        view: View,
+        view: ChainView,
         config: &CompactionConfig,
         limits: &ContextConfig,
         purpose: Purpose,
@@ -55,7 +55,7 @@ impl Chain {
     pub fn load_with(
         read: &dyn StoreRead,
         leaf: LoopKey,
-        mut view: View,
+        mut view: ChainView,
         config: &CompactionConfig,
         limits: &ContextConfig,
         purpose: Purpose,
@@ -83,7 +83,7 @@ impl Chain {
     pub fn load_active(
         read: &dyn StoreRead,
         (session, leaf): (SessionKey, LoopKey),
-        view: View,
+        view: ChainView,
         options: &BuildOptions,
     ) -> StoreResult<Self> {
         let walk = ActiveBlocks::new(read, leaf, view);
@@ -213,7 +213,7 @@ impl Chain {
 pub fn size_with(
     read: &dyn StoreRead,
     leaf: LoopKey,
-    view: View,
+    view: ChainView,
     blocks: &[NewBlock],
 ) -> StoreResult<Size> {
     let config = CompactionConfig {
@@ -275,7 +275,7 @@ impl ChainExtent {
 /// A chain while it is read.
 struct ChainLoader<'a> {
     read: &'a dyn StoreRead,
-    view: View,
+    view: ChainView,
     purpose: Purpose,
     need: Option<ChainExtent>,
     /// Leaf first.
@@ -288,7 +288,7 @@ struct ChainLoader<'a> {
 }
 
 impl<'a> ChainLoader<'a> {
-    fn new(read: &'a dyn StoreRead, view: View, purpose: Purpose) -> Self {
+    fn new(read: &'a dyn StoreRead, view: ChainView, purpose: Purpose) -> Self {
         Self {
             read,
             view,
@@ -448,7 +448,7 @@ fn answers_others(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<bool> {
 }
 
 /// Returns the size that a loop shows: its block and the tail, or the loop itself.
-fn shown_of(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Size> {
+fn shown_of(read: &dyn StoreRead, link: &ChainLink, view: ChainView) -> StoreResult<Size> {
     let size = match &link.block {
         None => size_to(read, link, view)?,
         Some(block) => {
@@ -527,7 +527,7 @@ fn with_originals(
 }
 
 /// Returns the size of everything of a loop that belongs to the chain.
-fn size_to(read: &dyn StoreRead, link: &ChainLink, view: View) -> StoreResult<Size> {
+fn size_to(read: &dyn StoreRead, link: &ChainLink, view: ChainView) -> StoreResult<Size> {
     let totals = &link.row.totals;
     if link.end_seq == totals.next_seq {
         return Ok(Size {
@@ -556,7 +556,7 @@ fn tail_of(
     read: &dyn StoreRead,
     link: &ChainLink,
     block: &BlockCore,
-    view: View,
+    view: ChainView,
 ) -> StoreResult<Size> {
     let key = link.row.key;
     let covered = block.layout.end();

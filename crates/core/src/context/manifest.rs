@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::PartSection;
 use super::build::outline_of;
 use crate::model::Time;
-use crate::store::active_blocks::{ChainLink, View, chain};
+use crate::store::active_blocks::{ChainLink, ChainView, chain};
 use crate::store::{
     BlockKey, LoopKey, ManifestKey, ManifestPart, ManifestRow, SessionKey, Size, StoreError,
     StoreRead, StoreResult, StoredMessageRef, Tick,
@@ -102,10 +102,10 @@ pub(super) fn row_of(built_at: &BuiltAt<'_>, outline: Outline) -> ManifestRow {
 /// If the store fails.
 pub fn derive(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<Outline> {
     let skips = row.older_loops == "skip";
-    let view = View {
+    let view = ChainView {
         at: Some(row.tick),
         without_rollups: skips,
-        ..View::default()
+        ..ChainView::default()
     };
     let links = chain(read, row.leaf, view)?;
     // The loops in scope were decided then, and are not decided again.

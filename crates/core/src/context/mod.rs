@@ -31,7 +31,7 @@ use crate::compaction::{
 };
 use crate::model::{AgentMessage, LoopId, SealingProvider, SessionId};
 use crate::overlay::SealedRecord;
-use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
     self, LoopKey, SessionKey, SessionStore, Size, StoreError, StoreRead, StoreResult,
 };
@@ -254,17 +254,17 @@ pub fn resolve_scope(
     store::read(store, |read| {
         let owner = session_of(read, session)?;
         let leaf = leaf_of(read, &owner, leaf)?.key;
-        let view = View::default();
+        let view = ChainView::default();
         let chain = Chain::load(read, leaf, view, &config, window, Purpose::Build)?;
         Ok(chain.links.len() - 1 - chain.start)
     })
 }
 
 /// Returns the view of a context for a provider, or for none in particular.
-pub fn view_for(provider: Option<SealingProvider>) -> View {
-    View {
+pub fn view_for(provider: Option<SealingProvider>) -> ChainView {
+    ChainView {
         provider,
-        ..View::default()
+        ..ChainView::default()
     }
 }
 
@@ -322,7 +322,7 @@ fn find_leaf(
     read: &dyn StoreRead,
     session: &SessionId,
     options: &BuildOptions,
-) -> StoreResult<(SessionKey, LoopKey, View)> {
+) -> StoreResult<(SessionKey, LoopKey, ChainView)> {
     let Some(as_of) = &options.as_of else {
         let (session, leaf) = keys_of(read, session, options.leaf.as_ref())?;
         return Ok((session, leaf, view_for(options.provider)));

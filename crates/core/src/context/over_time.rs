@@ -14,7 +14,7 @@ use super::BuildOptions;
 use super::chain::{Chain, Purpose};
 use super::settings::settings_of;
 use crate::compaction::OlderLoops;
-use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
     BlockCore, BlockKind, FlipRow, LoopCore, LoopKey, Point, RunKey, SessionKey, Size, StoreRead,
     StoreResult, Tick,
@@ -26,7 +26,7 @@ const NEAR: usize = 16;
 /// A reader of the sizes that the contexts of a session had at past moments.
 ///
 /// ```
-/// use loopstore::extend::active_blocks::View;
+/// use loopstore::extend::active_blocks::ChainView;
 /// use loopstore::extend::{self as store, SizesOverTime, leaf_of, session_of};
 /// use loopstore::*;
 ///
@@ -38,7 +38,7 @@ const NEAR: usize = 16;
 ///     let owner = session_of(read, chat.id())?;
 ///     let leaf = leaf_of(read, &owner, None)?;
 ///     let sizes = SizesOverTime::of(read, owner.key)?;
-///     let at = |tick| sizes.size(&leaf, View { at: Some(tick), ..View::default() });
+///     let at = |tick| sizes.size(&leaf, ChainView { at: Some(tick), ..ChainView::default() });
 ///     Ok((at(owner.tick - 1)?.0.messages, at(owner.tick)?.0.messages))
 /// })?;
 /// assert_eq!(sizes, (1, 2));
@@ -142,7 +142,7 @@ impl<'a> SizesOverTime<'a> {
     ///
     /// # Errors
     /// If a row is damaged, or the store fails.
-    pub fn size(&self, leaf: &LoopCore, mut view: View) -> StoreResult<(Size, OlderLoops)> {
+    pub fn size(&self, leaf: &LoopCore, mut view: ChainView) -> StoreResult<(Size, OlderLoops)> {
         let at = view.at.unwrap_or(Tick::MAX);
         let newest = self
             .newest_live(leaf.key, at)?
@@ -233,7 +233,7 @@ impl<'a> SizesOverTime<'a> {
         leaf: LoopKey,
     ) -> &'b mut LeafHistory<'a> {
         leaves.entry(leaf).or_insert_with(|| LeafHistory {
-            walk: ActiveBlocks::new(self.read, leaf, View::default()),
+            walk: ActiveBlocks::new(self.read, leaf, ChainView::default()),
             newest: None,
             active: HashMap::new(),
         })

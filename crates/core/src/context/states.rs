@@ -8,7 +8,7 @@ use super::BuildOptions;
 use super::chain::Chain;
 use crate::model::LoopId;
 use crate::overlay::whole_as;
-use crate::store::active_blocks::{ChainLink, View, chain, depth_of};
+use crate::store::active_blocks::{ChainLink, ChainView, chain, depth_of};
 use crate::store::{
     BlockCore, CoverageRow, Disposition, LoopCore, LoopKey, Size, StoreError, StoreRead,
     StoreResult,
@@ -77,7 +77,11 @@ pub struct ShownChain {
 ///
 /// # Errors
 /// If a row is damaged, or the store fails.
-pub fn shown_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<ShownChain> {
+pub fn shown_chain(
+    read: &dyn StoreRead,
+    leaf: &LoopCore,
+    view: ChainView,
+) -> StoreResult<ShownChain> {
     let chain = plain_chain(read, leaf, view)?;
     Ok(ShownChain {
         states: turn_states(read, &chain, view)?,
@@ -86,7 +90,7 @@ pub fn shown_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreRe
 }
 
 /// Loads a chain with the options of its newest run.
-fn plain_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult<Chain> {
+fn plain_chain(read: &dyn StoreRead, leaf: &LoopCore, view: ChainView) -> StoreResult<Chain> {
     let keys = (leaf.session, leaf.key);
     Chain::load_active(read, keys, view, &BuildOptions::default())
 }
@@ -96,12 +100,12 @@ fn plain_chain(read: &dyn StoreRead, leaf: &LoopCore, view: View) -> StoreResult
 pub fn turn_states(
     read: &dyn StoreRead,
     loaded: &Chain,
-    view: View,
+    view: ChainView,
 ) -> StoreResult<Vec<LoopStates>> {
     let Some(leaf) = loaded.links.last() else {
         return Ok(Vec::new());
     };
-    let whole = View { raw: true, ..view };
+    let whole = ChainView { raw: true, ..view };
     let first = loaded.links.first().filter(|link| link.is_anchor());
     let anchor = first.and_then(|link| link.block.as_ref());
     let above = match anchor {

@@ -2,7 +2,7 @@
 
 use super::block_builder::BlockSpec;
 use crate::model::Turns;
-use crate::store::active_blocks::{self, ChainLink, View, depth_of};
+use crate::store::active_blocks::{self, ChainLink, ChainView, depth_of};
 use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
 
 /// Every loop of a chain from the root, with the active block on each.
@@ -15,10 +15,10 @@ pub struct ChainSnapshot {
 
 impl ChainSnapshot {
     /// Reads the chain of `leaf` under `view`.
-    pub fn load(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Self> {
-        let raw = View {
+    pub fn load(read: &dyn StoreRead, leaf: LoopKey, view: ChainView) -> StoreResult<Self> {
+        let raw = ChainView {
             raw: true,
-            ..View::default()
+            ..ChainView::default()
         };
         let mut links = active_blocks::chain(read, leaf, raw)?;
         let active = active_blocks::chain(read, leaf, view)?;

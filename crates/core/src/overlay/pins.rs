@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use crate::model::{Role, Turns};
-use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
     BlockMessage, LoopKey, MessageSize, PinRow, SessionKey, StoreRead, StoreResult,
 };
@@ -52,7 +52,7 @@ impl ChainPins {
     /// Reads the pins that count from `leaf` now.
     pub fn load(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<Self> {
         let rows = read.pins(session)?;
-        let mut chain = ActiveBlocks::new(read, leaf, View::default());
+        let mut chain = ActiveBlocks::new(read, leaf, ChainView::default());
         let mut last: BTreeMap<(LoopKey, u32), PinRow> = BTreeMap::new();
         let any = !rows.is_empty();
         for row in rows {
@@ -88,7 +88,7 @@ impl ChainPins {
         if self.messages.is_empty() || read.edit_count(session)? == 0 {
             return Ok(self);
         }
-        let mut chain = ActiveBlocks::new(read, leaf, View::default());
+        let mut chain = ActiveBlocks::new(read, leaf, ChainView::default());
         let mut kept = Vec::with_capacity(self.messages.len());
         for pin in self.messages {
             let edits = chain.live_edits(pin.loop_key)?;

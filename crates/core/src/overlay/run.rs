@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use crate::store::active_blocks::{ActiveBlocks, View};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
     EditRow, LoopKey, LoopRow, NewBlock, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite,
 };
@@ -11,7 +11,7 @@ use crate::store::{
 /// Returns the number of the next run from a leaf: one more than the committed runs of its chain.
 pub fn next_round(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<u32> {
     let mut round = 1;
-    ActiveBlocks::new(read, leaf, View::default()).run_summaries(session, &mut |_, run| {
+    ActiveBlocks::new(read, leaf, ChainView::default()).run_summaries(session, &mut |_, run| {
         round = run.round.saturating_add(1);
         Ok(ControlFlow::Break(()))
     })?;
@@ -25,7 +25,7 @@ fn edits_behind(
     owner: &LoopRow,
     block: &NewBlock,
 ) -> StoreResult<Vec<String>> {
-    let mut walk = ActiveBlocks::new(read, leaf, View::default());
+    let mut walk = ActiveBlocks::new(read, leaf, ChainView::default());
     let own = walk.live_edits(owner.key)?;
     let found = walk.edits_behind(owner.parent, &block.row.core, own.as_ref())?;
     Ok(found.into_iter().collect())

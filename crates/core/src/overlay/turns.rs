@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ranges::{size_of, turn_seqs};
-use crate::compaction::{Placed, ReadError, StrategyError, TurnReader};
+use crate::compaction::{LoopMessage, ReadError, StrategyError, TurnReader};
 use crate::model::{AgentMessage, Role, SessionId, Turns};
 use crate::store::{
     self, BlockKey, LiveEdits, LoopKey, MessageEdit, Section, SessionStore, StoreError, StoreRead,
@@ -57,11 +57,11 @@ impl<'a> StoreTurns<'a> {
     }
 
     /// Reads one message, an extension too.
-    fn message(&self, read: &dyn StoreRead, seq: u32) -> StoreResult<Option<Placed>> {
+    fn message(&self, read: &dyn StoreRead, seq: u32) -> StoreResult<Option<LoopMessage>> {
         let mut found = None;
         read.messages(self.loop_key, seq..seq.saturating_add(1), &mut |row| {
             self.count_read(row.body.bytes);
-            found = Some(Placed {
+            found = Some(LoopMessage {
                 turn: row.turn.unwrap_or_default(),
                 seq,
                 message: store::decode(read, row.body)?,
@@ -93,7 +93,7 @@ impl TurnReader for StoreTurns<'_> {
         })
     }
 
-    fn messages(&self, turns: Turns) -> Result<Vec<Placed>, ReadError> {
+    fn messages(&self, turns: Turns) -> Result<Vec<LoopMessage>, ReadError> {
         self.read(|read| {
             let mut found = Vec::new();
             let seqs = turn_seqs(read, self.loop_key, turns, self.through)?;
@@ -108,7 +108,7 @@ impl TurnReader for StoreTurns<'_> {
                     if let Some(MessageEdit::Parts(edited)) = edit {
                         edited.apply(&mut message);
                     }
-                    found.push(Placed {
+                    found.push(LoopMessage {
                         turn,
                         seq: row.seq,
                         message,
@@ -122,7 +122,7 @@ impl TurnReader for StoreTurns<'_> {
 
     /// Reads the long results only, which the stored counts of lines identify. A result with edits is shown as the edits
     /// say, and not cut.
-    fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<Placed>, ReadError> {
+    fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<LoopMessage>, ReadError> {
         self.read(|read| {
             let seqs = turn_seqs(read, self.loop_key, turns, self.through)?;
             let mut long = Vec::new();

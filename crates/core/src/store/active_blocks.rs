@@ -25,7 +25,7 @@ use crate::model::{Message, Role, SealingProvider};
 
 /// The conditions under which a chain is read: the moment, the provider, and the blocks that may be active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct ChainView {
     /// The tick at which the chain is read; now if `None`.
     pub at: Option<Tick>,
     /// The sequence at which the leaf ends, regardless of the ticks of its messages. With `at`, it selects a moment
@@ -97,7 +97,7 @@ pub(crate) type BlockLookup<'a> = &'a dyn Fn(LoopKey) -> StoreResult<Option<Bloc
 /// A walk along a chain from its leaf, with the runs that count.
 pub struct ActiveBlocks<'a> {
     read: &'a dyn StoreRead,
-    view: View,
+    view: ChainView,
     /// The cut of each loop visited so far. Keys fall.
     cuts: Vec<(LoopKey, Cut)>,
     /// The loop to visit next, and its cut.
@@ -123,7 +123,7 @@ pub struct PendingEdits<'a> {
 
 impl<'a> ActiveBlocks<'a> {
     /// Returns a walk that begins at `leaf` and has visited no loop yet.
-    pub fn new(read: &'a dyn StoreRead, leaf: LoopKey, view: View) -> Self {
+    pub fn new(read: &'a dyn StoreRead, leaf: LoopKey, view: ChainView) -> Self {
         let next = Some((leaf, Cut::NONE));
         Self {
             read,
@@ -157,7 +157,7 @@ impl<'a> ActiveBlocks<'a> {
         self.leaf
     }
 
-    pub(crate) fn view(&self) -> View {
+    pub(crate) fn view(&self) -> ChainView {
         self.view
     }
 
@@ -588,7 +588,7 @@ impl<'a> ActiveBlocks<'a> {
 /// # Examples
 /// ```
 /// use loopstore::extend as store;
-/// use loopstore::extend::active_blocks::{self, View};
+/// use loopstore::extend::active_blocks::{self, ChainView};
 /// use loopstore::*;
 ///
 /// # use loopstore::extend::{append, session};
@@ -607,12 +607,12 @@ impl<'a> ActiveBlocks<'a> {
 /// # let trigger = CompactTrigger::Force;
 /// # let request = CompactRequest { trigger, ..CompactRequest::default() };
 /// compact_session_loops(&store, &id, &request)?;
-/// let links = store::read(&store, |read| active_blocks::chain(read, loop_key, View::default()))?;
+/// let links = store::read(&store, |read| active_blocks::chain(read, loop_key, ChainView::default()))?;
 /// let block = links[0].block.as_ref();
 /// assert_eq!(block.map(|block| block.generation), Some(1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn chain(read: &dyn StoreRead, leaf: LoopKey, view: View) -> StoreResult<Vec<ChainLink>> {
+pub fn chain(read: &dyn StoreRead, leaf: LoopKey, view: ChainView) -> StoreResult<Vec<ChainLink>> {
     let mut links = Vec::new();
     ActiveBlocks::new(read, leaf, view).run(&mut |link| {
         links.push(link);

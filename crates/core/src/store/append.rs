@@ -26,7 +26,7 @@ pub use state::DefaultTime;
 #[doc(hidden)]
 pub use state::LoopRebuild;
 pub use turns::end_of_line;
-pub use turns::{TurnsAppend, TurnsAppended, append_in_turns, free_loop_id};
+pub use turns::{Appended, TurnsAppend, TurnsAppended, append_in_turns, free_loop_id};
 
 /// A message to append, with the keyed digest of the record that it was imported from.
 #[derive(Clone, Debug)]
@@ -46,9 +46,9 @@ impl From<AgentMessage> for NewMessage {
     }
 }
 
-/// The result of an append.
+/// The messages that were appended to one loop, and the loop afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendedMessages {
     /// The sequences of the messages.
     pub seqs: Range<u32>,
     /// The number of turn groups of the loop afterwards.
@@ -100,7 +100,7 @@ pub fn append(
     loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
-) -> StoreResult<Appended> {
+) -> StoreResult<AppendedMessages> {
     let now = lease::now();
     append_ended_by(
         write,
@@ -119,7 +119,7 @@ fn append_ended_by(
     counter: &dyn TokenCounter,
     (now, stamp): (i64, DefaultTime),
     last_turn: LastTurn,
-) -> StoreResult<Appended> {
+) -> StoreResult<AppendedMessages> {
     let state = write.append_state(loop_key)?;
     lease::ensure_row_unleased(write, state.lease.as_ref(), now)?;
     append_all(
@@ -138,7 +138,7 @@ pub fn append_leased(
     (lease, now): (&Lease, i64),
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
-) -> StoreResult<Appended> {
+) -> StoreResult<AppendedMessages> {
     let state = write.append_state(lease.loop_key)?;
     lease::keep_row(write, lease, state.lease.as_ref(), now)?;
     let messages = encode_all(messages, counter);
@@ -171,7 +171,7 @@ pub fn append_encoded(
     loop_key: LoopKey,
     messages: Vec<EncodedMessage>,
     last_turn: LastTurn,
-) -> StoreResult<Appended> {
+) -> StoreResult<AppendedMessages> {
     let mut state = write.append_state(loop_key)?;
     lease::ensure_row_unleased(write, state.lease.as_ref(), lease::now())?;
     if state.row.status.is_ended() {
@@ -186,7 +186,7 @@ fn append_all(
     messages: impl Iterator<Item = StoreResult<EncodedMessage>>,
     stamp: DefaultTime,
     last_turn: LastTurn,
-) -> StoreResult<Appended> {
+) -> StoreResult<AppendedMessages> {
     let from = state.row.totals.next_seq;
     let mut append = Append::begin(state, stamp)?;
     for message in messages {

@@ -9,7 +9,7 @@ use super::error::StoreResult;
 use super::listing::{SessionCursor, SessionFilter, SessionView};
 use super::query::{QueryLimits, QueryRows, Record};
 use super::recount::StoreRecount;
-use super::removal::Scrubbed;
+use super::removal::ScrubState;
 use super::scan::StoreScan;
 use super::stats::Stats;
 use super::{SessionStore, StoreWrite, WriteWork};
@@ -119,7 +119,7 @@ pub trait Database: SessionStore {
     ///
     /// # Errors
     /// If the backend fails; the call can be repeated.
-    fn scrub(&self) -> StoreResult<Scrubbed>;
+    fn scrub(&self) -> StoreResult<ScrubState>;
 
     /// Returns the findings of the backend's own checks.
     ///

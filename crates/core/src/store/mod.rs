@@ -81,7 +81,7 @@ pub use quotes::check_quoted;
 pub use quotes::{quote, quote_body, shown_message};
 pub use read::*;
 pub use reading::*;
-pub use removal::Scrubbed;
+pub use removal::ScrubState;
 #[doc(hidden)]
 pub use rollups::{added_loops, tokens_of_others, tokens_to};
 pub use rows::*;

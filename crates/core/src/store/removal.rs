@@ -28,7 +28,7 @@ pub struct SessionRemoved {
 
 /// The state of the bytes of removed content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scrubbed {
+pub enum ScrubState {
     /// There were no bytes to remove.
     Clean,
     /// The bytes are gone.

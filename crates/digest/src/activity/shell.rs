@@ -107,11 +107,11 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
     let line = &line[..line.floor_char_boundary(LONGEST_LINE)];
     let mut found = CommandLine::default();
     let mut folder: Option<String> = None;
-    let mut told = 0;
+    let mut begin = 0;
     for command in commands(line) {
         // The exit code of a line is that of its last part.
         if command.begins_part {
-            told = found.runners.len();
+            begin = found.runners.len();
             found.hides_exit = false;
         }
         let words = without_wrappers(&command.words);
@@ -148,7 +148,7 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
             }
         }
     }
-    found.runners.drain(..told.min(found.runners.len()));
+    found.runners.drain(..begin.min(found.runners.len()));
     found
 }
 
@@ -256,10 +256,10 @@ fn git_subcommand<'a>(program: &str, arguments: &'a [Word]) -> Option<(String, V
 
 /// True if a command of git or of its hosts changes a repository; most commands only show it.
 fn changes_a_repository(program: &str, arguments: &[Word]) -> bool {
-    let Some((asked, _)) = git_subcommand(program, arguments) else {
+    let Some((command, _)) = git_subcommand(program, arguments) else {
         return false;
     };
-    let word = asked.rsplit(' ').next().unwrap_or_default();
+    let word = command.rsplit(' ').next().unwrap_or_default();
     match program {
         "git" => programs::CHANGING_GIT.contains(&word),
         _ => programs::CHANGING_HOSTS.contains(&word),
@@ -283,7 +283,7 @@ fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
                 .iter()
                 .any(|start| text.starts_with(start))
     };
-    let mut given = arguments
+    let mut rest_of_line = arguments
         .iter()
         .map(|word| word.text.as_str())
         .filter(|text| !is_loud(text))
@@ -291,12 +291,12 @@ fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
     let mut name = program.to_owned();
     let takes_script = programs::SCRIPT_RUNNERS.contains(&program);
     let has_commands = takes_script || programs::WITH_COMMANDS.contains(&program);
-    if has_commands && let Some(told) = given.next_if(|text| !text.starts_with('-')) {
+    if has_commands && let Some(subcommand) = rest_of_line.next_if(|text| !text.starts_with('-')) {
         name.push(' ');
-        name.push_str(told);
-        if told == "run"
+        name.push_str(subcommand);
+        if subcommand == "run"
             && takes_script
-            && let Some(script) = given.next()
+            && let Some(script) = rest_of_line.next()
         {
             name.push(' ');
             name.push_str(script);
@@ -305,7 +305,7 @@ fn runner(program: &str, arguments: &[Word], folder: Option<String>) -> Runner {
     Runner {
         name,
         folder,
-        targets: given.map(str::to_owned).take(64).collect(),
+        targets: rest_of_line.map(str::to_owned).take(64).collect(),
     }
 }
 

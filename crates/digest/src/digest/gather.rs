@@ -12,13 +12,13 @@ use super::values::{FactSource, Shape, ValueLedger, is_value};
 use crate::activity::noise::clean;
 use crate::activity::outcome::{output_of, refusal_words};
 use crate::activity::{Activity, SourceTurn};
-use loopstore_model::compaction::{Placed, image_facts};
+use loopstore_model::compaction::{LoopMessage, image_facts};
 use loopstore_model::{
     AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
 };
 
 /// A prompt with more values than this is taken for a pasted document: its values count less.
-const MOST_TOLD: usize = 24;
+const MAX_PROMPT_VALUES: usize = 24;
 /// The most facts, of some hundred bytes each, so that years of work do not fill the memory. Beyond it, the worse half
 /// is dropped; no page has room for it.
 const MOST_FACTS: usize = 1 << 18;
@@ -39,7 +39,7 @@ pub(super) struct Gatherer {
 
 impl Gatherer {
     /// Reads the messages of a loop.
-    pub(super) fn messages(&mut self, loop_name: Option<&Arc<str>>, messages: &[Placed]) {
+    pub(super) fn messages(&mut self, loop_name: Option<&Arc<str>>, messages: &[LoopMessage]) {
         for placed in messages {
             let place = SourceTurn {
                 loop_name: loop_name.cloned(),
@@ -160,7 +160,7 @@ impl Gatherer {
         let label = values.label("user");
         let mut all = Vec::new();
         scan(text, &mut |found| all.push(found));
-        let is_document = all.len() > MOST_TOLD;
+        let is_document = all.len() > MAX_PROMPT_VALUES;
         for found in all {
             let source = match (is_document, found.quoted) {
                 (false, true) => FactSource::QuotedByUser,

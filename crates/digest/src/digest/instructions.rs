@@ -145,7 +145,7 @@ const MARKS_WITHIN: [&str; 22] = [
 ];
 
 /// Pronouns before a mark in a statement about a person or thing.
-const TOLD_OF: [&str; 39] = [
+const PRONOUNS: [&str; 39] = [
     "el", "ela", "eles", "ella", "elle", "ellos", "er", "es", "eu", "he", "i", "ich", "ik", "il",
     "ils", "io", "it", "je", "man", "noi", "nosotros", "nous", "she", "sie", "that", "there",
     "they", "we", "which", "who", "wij", "wir", "yo", "you", "мы", "он", "она", "они", "я",
@@ -163,7 +163,7 @@ pub(super) fn is_instruction(sentence: &str) -> bool {
     let words = words_of(sentence);
     // `I only want` is a statement: the mark follows a pronoun.
     (0..words.len()).any(|at| {
-        let is_told_of = at > 0 && TOLD_OF.contains(&&*words[at - 1]);
+        let is_told_of = at > 0 && PRONOUNS.contains(&&*words[at - 1]);
         let says_else = NO_MARKS.iter().any(|none| begins_with(&words[at..], none));
         !is_told_of && !says_else && begins_with_mark(&words[at..])
     })

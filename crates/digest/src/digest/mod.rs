@@ -36,7 +36,7 @@ pub use self::strategy::DigestCompaction;
 pub use self::strategy::{loop_label, rollup_digester, supplement_headers, turns_digester};
 use crate::activity::AgentWork;
 pub use crate::activity::SourceTurn;
-use loopstore_model::compaction::Placed;
+use loopstore_model::compaction::LoopMessage;
 use loopstore_model::tokens::TokenCounter;
 use loopstore_model::{AgentMessage, AssistantMessage, Content, Int, Message, Role, UserMessage};
 
@@ -54,7 +54,7 @@ pub enum DigestInput {
         /// The short name of the loop, without spaces; `None` if there is only one loop.
         loop_name: Option<String>,
         /// The messages with their turns.
-        messages: Vec<Placed>,
+        messages: Vec<LoopMessage>,
     },
     /// The text of an earlier summary.
     Summary {
@@ -263,10 +263,10 @@ fn bytes_of(budget: u64) -> usize {
 /// ```
 /// use loopstore_digest::{DigestInput, digest_of};
 /// use loopstore_model::Message;
-/// use loopstore_model::compaction::Placed;
+/// use loopstore_model::compaction::LoopMessage;
 /// use loopstore_model::tokens::HeuristicTokenCounter;
 ///
-/// let placed = |turn, text: &str| Placed { turn, seq: turn, message: Message::user(text).into() };
+/// let placed = |turn, text: &str| LoopMessage { turn, seq: turn, message: Message::user(text).into() };
 /// let texts = ["Repair the roof.", "The ladder is in /barn/ladder-7."];
 /// let messages = vec![placed(0, texts[0]), placed(1, texts[1])];
 /// let part = DigestInput::Messages { loop_name: None, messages };

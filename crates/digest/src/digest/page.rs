@@ -338,8 +338,10 @@ impl<'a> PageWriter<'a> {
             return enough;
         }
         let all = self.instructions.iter().map(|(_, instruction)| instruction);
-        let untold = all.filter(|instruction| !draft.shows_instruction(instruction));
-        let bytes: usize = untold.map(|told| instruction_line(told).len()).sum();
+        let missing = all.filter(|instruction| !draft.shows_instruction(instruction));
+        let bytes: usize = missing
+            .map(|instruction| instruction_line(instruction).len())
+            .sum();
         match bytes <= enough {
             true => enough,
             false => most / share::TOO_MANY_INSTRUCTIONS,
@@ -415,12 +417,12 @@ impl<'a> PageWriter<'a> {
             .or_else(|| all.clone().find(|(_, s)| !s.is_prompt()));
         let now = all.clone().find(|(_, s)| s.speaker == SpeakerRole::Agent);
         let now = now.filter(|(at, _)| last.is_some_and(|(last, _)| last < *at));
-        for (statement, said) in now.into_iter().chain(last) {
+        for (statement, words) in now.into_iter().chain(last) {
             if !self
                 .record
-                .is_covered_by_model(Heading::Findings, &said.place)
+                .is_covered_by_model(Heading::Findings, &words.place)
             {
-                for unit in 0..said.units.units.len() {
+                for unit in 0..words.units.units.len() {
                     draft.unit(UnitRef { statement, unit }, &mut left);
                 }
             }

@@ -309,7 +309,7 @@ fn event(act: FileAct, place: SourceTurn) -> FileEvent {
 fn read_call(line: &str) -> Option<CallHistory> {
     let (head, rest) = line.strip_prefix("- ")?.split_once(": ")?;
     let (what, rest) = read_named(rest)?;
-    let said = rest.strip_prefix(": ").unwrap_or_default();
+    let outcome = rest.strip_prefix(": ").unwrap_or_default();
     let mut history = CallHistory {
         description: what.to_owned(),
         is_command: true,
@@ -327,11 +327,11 @@ fn read_call(line: &str) -> Option<CallHistory> {
     for part in head.split(", ") {
         if let Some(place) = part.strip_prefix("failed ") {
             history.last = read_place(place)?;
-            history.failure = Some((history.last.clone(), said.to_owned()));
+            history.failure = Some((history.last.clone(), outcome.to_owned()));
         } else if let Some(place) = part.strip_prefix(REFUSED) {
             history.last = read_place(place)?;
-            let by_word = if said.is_empty() { "" } else { ": " };
-            let error = format!("{}{by_word}{said}", REFUSED.trim_end());
+            let by_word = if outcome.is_empty() { "" } else { ": " };
+            let error = format!("{}{by_word}{outcome}", REFUSED.trim_end());
             history.failure = Some((history.last.clone(), error));
             history.refused = true;
         } else if let Some(place) = part.strip_prefix("passed ") {
@@ -344,7 +344,7 @@ fn read_call(line: &str) -> Option<CallHistory> {
             history.is_command = verb != CALLED;
             history.runs = verb != FOUND;
             history.last = read_place(place)?;
-            history.result = Some(said.to_owned()).filter(|said| !said.is_empty());
+            history.result = Some(outcome.to_owned()).filter(|outcome| !outcome.is_empty());
         } else if let Some(times) = part.strip_suffix(" times") {
             history.times = times.parse().ok()?;
         }

@@ -4,7 +4,7 @@ use super::lines::OPENING;
 use super::{DIGEST, DigestInput, Digester, SUMMARIZE, clean_loop_name, values};
 use loopstore_model::compaction::CompactionConfig;
 use loopstore_model::compaction::{BlockCompactionStrategy, StrategyError, Summary};
-use loopstore_model::compaction::{LoopSlice, Placed, RollupSlice};
+use loopstore_model::compaction::{LoopMessage, LoopSlice, RollupSlice};
 use loopstore_model::{LoopId, Message, Role, SessionId, Turns};
 
 /// The length of a loop's name in a rollup, in characters: for a UUID its time and counter, and for any other id.
@@ -142,7 +142,7 @@ pub fn rollup_digester(
             }
             if let Some(turn) = turn {
                 let seq = 0;
-                messages.push(Placed { turn, seq, message });
+                messages.push(LoopMessage { turn, seq, message });
                 continue;
             }
             let texts = message.message().into_iter().flat_map(Message::texts);

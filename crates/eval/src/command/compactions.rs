@@ -37,7 +37,7 @@ pub struct EvalCompactionsArgs {
     force: bool,
 }
 
-/// Lines of a list at most; the page and --json have more.
+/// The maximum number of lines of a list; the page and --json have more.
 const MOST_LINES: usize = 10;
 
 /// Compares and prints.

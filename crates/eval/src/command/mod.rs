@@ -49,7 +49,7 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(STRATEGIES.map(EvalStrategy::name))
 }
 
-/// More than nothing, at most all.
+/// A share greater than 0 and at most 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Share(f64);
 
@@ -68,14 +68,14 @@ impl FromStr for Share {
     }
 }
 
-/// Returns the shares, each once, the smallest first.
+/// Returns the distinct shares, the smallest first.
 fn shares(given: &[Share]) -> Vec<f64> {
     let mut shares = distinct(given.iter().map(|share| share.0));
     shares.sort_by(f64::total_cmp);
     shares
 }
 
-/// A model behind a command, beside the strategies that need none.
+/// The command of a model, in addition to the strategies without a model.
 #[derive(clap::Args)]
 struct ByCommand {
     /// Also take summaries by a model: a command, run by `sh -c`, the prompt on its stdin, its answer on

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use loopstore::compaction::Placed;
+use loopstore::compaction::LoopMessage;
 use loopstore::extend::compaction::CallEffects;
 use loopstore::model::{Content, Message};
 use loopstore::tokens::TokenCounter;
@@ -41,15 +41,18 @@ pub struct RepeatedCall {
 ///
 /// let read = || Message::assistant("").with_tool_call("c", "Read", serde_json::json!({"path": "a.rs"}));
 /// let messages = [read(), Message::tool_result("c", "fn a() {}"), read(), Message::tool_result("c", "fn a() {}")];
-/// let placed = |(at, message): (usize, Message)| Placed { turn: at as u32 / 2, seq: at as u32, message: message.into() };
-/// let messages: Vec<Placed> = messages.into_iter().enumerate().map(placed).collect();
+/// let placed = |(at, message): (usize, Message)| {
+///     let (turn, seq) = (at as u32 / 2, at as u32);
+///     LoopMessage { turn, seq, message: message.into() }
+/// };
+/// let messages: Vec<LoopMessage> = messages.into_iter().enumerate().map(placed).collect();
 /// let again = repeated_calls(&messages[..2], &|_| true, &messages[2..], &HeuristicTokenCounter);
 /// assert_eq!((again[0].what.as_str(), again.len()), ("a.rs", 1));
 /// ```
 pub fn repeated_calls(
-    before: &[Placed],
-    is_hidden: &dyn Fn(&Placed) -> bool,
-    after: &[Placed],
+    before: &[LoopMessage],
+    is_hidden: &dyn Fn(&LoopMessage) -> bool,
+    after: &[LoopMessage],
     counter: &dyn TokenCounter,
 ) -> Vec<RepeatedCall> {
     let mut memory = Memory::default();
@@ -71,17 +74,17 @@ pub fn repeated_calls(
 
 /// A call that succeeded.
 struct DoneCall<'a> {
-    of: &'a Placed,
+    of: &'a LoopMessage,
     effects: CallEffects,
     tokens: u64,
 }
 
-/// Returns the calls of messages that have a result which is no error.
+/// Returns the calls of messages whose result is not an error.
 fn calls<'a>(
-    messages: &'a [Placed],
+    messages: &'a [LoopMessage],
     counter: &'a dyn TokenCounter,
 ) -> impl Iterator<Item = DoneCall<'a>> {
-    let mut results: HashMap<&str, Vec<&Placed>> = HashMap::new();
+    let mut results: HashMap<&str, Vec<&LoopMessage>> = HashMap::new();
     for placed in messages.iter().rev() {
         if let Some(Message::ToolResult(result)) = placed.message.message() {
             results
@@ -131,7 +134,7 @@ impl Memory {
             self.run.clear();
             return;
         }
-        // Of a command that reads files the command is what is done again.
+        // A command that reads files is counted as a command.
         let (of, names) = match &effects.command {
             Some(command) => (&mut self.run, std::slice::from_ref(command)),
             None => (&mut self.read, effects.reads.as_slice()),
@@ -166,14 +169,14 @@ mod tests {
     use loopstore::HeuristicTokenCounter;
     use serde_json::{Value, json};
 
-    fn history(calls: &[(&str, Value)]) -> Vec<Placed> {
+    fn history(calls: &[(&str, Value)]) -> Vec<LoopMessage> {
         let mut messages = Vec::new();
         for (at, (name, arguments)) in calls.iter().enumerate() {
             let id = format!("c{at}");
             let call = Message::assistant("").with_tool_call(&id, *name, arguments.clone());
             messages.extend([call, Message::tool_result(&id, "fine")]);
         }
-        let placed = |(at, message): (usize, Message)| Placed {
+        let placed = |(at, message): (usize, Message)| LoopMessage {
             turn: at as u32 / 2,
             seq: at as u32,
             message: message.into(),
@@ -188,7 +191,7 @@ mod tests {
     ) -> Vec<String> {
         let all = history(&[before, kept, after].concat());
         let cut = 2 * (before.len() + kept.len());
-        let is_hidden = |placed: &Placed| (placed.seq as usize) < 2 * before.len();
+        let is_hidden = |placed: &LoopMessage| (placed.seq as usize) < 2 * before.len();
         let found = repeated_calls(&all[..cut], &is_hidden, &all[cut..], &HeuristicTokenCounter);
         found.into_iter().map(|call| call.what).collect()
     }
@@ -244,7 +247,7 @@ mod tests {
             };
             all[3].message = Message::ToolResult(failed).into();
         }
-        let found = |all: &[Placed]| {
+        let found = |all: &[LoopMessage]| {
             repeated_calls(&all[..2], &|_| true, &all[2..], &HeuristicTokenCounter)
         };
         assert!(found(&all).is_empty());

@@ -1,4 +1,4 @@
-//! Compactions that transcripts record, and ours in their place.
+//! Compares the compactions that transcripts record with those of loopstore.
 
 mod again;
 mod recorded;

@@ -1,8 +1,8 @@
-//! A compaction as a transcript records it.
+//! A compaction that a transcript records.
 
 use std::collections::HashSet;
 
-use loopstore::compaction::{Placed, StrategyError};
+use loopstore::compaction::{LoopMessage, StrategyError};
 use loopstore::context::{AsOf, BuildError, PartSection};
 use loopstore::extend::{self as store, SessionStore, moment_of, session_of, shown_chain};
 use loopstore::handback::handback;
@@ -19,16 +19,16 @@ use super::{
 pub(super) struct RecordedCompaction {
     session: SessionId,
     run: String,
-    /// Everything until then.
+    /// The history up to the compaction.
     before: History,
-    /// Turns that it hides.
+    /// The hidden turns.
     hidden: HashSet<u32>,
     /// The originals that the text replaces.
     originals: History,
     text: Vec<AgentMessage>,
-    /// The messages that the context shows beside the text.
+    /// The messages that the context keeps in addition to the text.
     kept: Vec<AgentMessage>,
-    after: Vec<Placed>,
+    after: Vec<LoopMessage>,
 }
 
 impl RecordedCompaction {
@@ -50,7 +50,7 @@ impl RecordedCompaction {
                 let gone = states.filter(|(_, state)| state.is_hidden());
                 hidden.extend(gone.map(|(turn, _)| (of_loop.loop_id.clone(), turn)));
             }
-            // A session may have gone on from another loop.
+            // The session may have continued from another loop.
             let own = History::of_chain(read, leaf.key, Default::default())?;
             Ok((before, hidden, own))
         })?;
@@ -98,7 +98,7 @@ impl RecordedCompaction {
         let ours = ExamCandidate::all(&self.originals, recorded.tokens, strategies, counter)?;
         let facts = StateFacts::of(&self.originals.messages);
         let said = context_text(&self.text);
-        let is_hidden = |placed: &Placed| self.hidden.contains(&placed.turn);
+        let is_hidden = |placed: &LoopMessage| self.hidden.contains(&placed.turn);
         let again = repeated_calls(&self.before.messages, &is_hidden, self.until(next), counter);
         let forgotten = needed.iter().filter(|value| !said.contains(*value));
         let forgotten = forgotten.map(|value| ForgottenValue {
@@ -132,8 +132,8 @@ impl RecordedCompaction {
         })
     }
 
-    /// Returns what followed until the next compaction, or until the end.
-    fn until(&self, next: Option<&Self>) -> &[Placed] {
+    /// Returns the messages until the next compaction, or until the end.
+    fn until(&self, next: Option<&Self>) -> &[LoopMessage] {
         let next = next.map(|next| next.before.messages.len());
         let end = next.and_then(|next| next.checked_sub(self.before.messages.len()));
         self.after
@@ -142,7 +142,7 @@ impl RecordedCompaction {
     }
 }
 
-/// Returns what the context shows just after a run: the texts that stand for turns, and the rest.
+/// Returns the context just after a run: the texts that replace turns, and the other messages.
 fn shown(
     store: &dyn SessionStore,
     session: &SessionId,

@@ -81,7 +81,7 @@ pub struct GradingSheet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SheetQuestion {
     probe: Probe,
-    /// The answers in the order of the sheet, with who gave them.
+    /// The answers in the order of the sheet, each with its sittings.
     answers: Vec<(String, Vec<Sitting>)>,
 }
 
@@ -146,7 +146,7 @@ impl GradingSheet {
         GradingKey(self.numbered(<[Sitting]>::to_vec))
     }
 
-    /// Returns something for each answer, under its question and number.
+    /// Returns a value for each answer, under its question and number.
     fn numbered<T>(&self, of: impl Fn(&[Sitting]) -> T) -> BTreeMap<u32, BTreeMap<u32, T>> {
         let mut all = BTreeMap::new();
         for question in &self.questions {
@@ -213,7 +213,7 @@ impl Grades {
     }
 }
 
-/// A grade in quarters.
+/// Validates a grade: a multiple of a quarter.
 fn checked(grade: Option<f64>) -> Result<f64, String> {
     match grade {
         None => Err("no grade".into()),
@@ -297,7 +297,7 @@ mod tests {
         let mut graded = grades.by_sitting(&key).unwrap();
         graded.sort_by_key(|(question, by, _)| (*question, by.clone()));
         let grades: Vec<f64> = graded.iter().map(|(_, _, grade)| *grade).collect();
-        // The two that do not know share a grade.
+        // Two equal answers share a grade.
         assert_eq!(grades, [1.0, 1.0, 0.25, 1.0, 0.25, 0.25]);
     }
 

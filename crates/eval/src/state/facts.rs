@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use loopstore::compaction::Placed;
+use loopstore::compaction::LoopMessage;
 use loopstore::extend::compaction::{
     Activity, AgentWork, CallHistory, FileAct, FileWork, PlanItem, SourceTurn,
 };
@@ -16,7 +16,7 @@ use super::{LostFact, StateCount, StateCounts};
 pub struct StateFacts {
     files: Vec<FileFact>,
     plan: Vec<PlanItem>,
-    /// Commands that failed, and whether they passed later.
+    /// Commands that failed, each with true if it passed later.
     failures: Vec<(String, bool)>,
     /// Failures of other calls. A context need not state them, but what it states must be true.
     other_failures: Vec<(String, bool)>,
@@ -38,7 +38,7 @@ struct FileFact {
 
 impl StateFacts {
     /// Returns the facts of messages.
-    pub fn of(messages: &[Placed]) -> Self {
+    pub fn of(messages: &[LoopMessage]) -> Self {
         let mut activity = Activity::default();
         let mut prompts = Vec::new();
         for placed in messages {
@@ -107,17 +107,17 @@ impl StateFacts {
         for file in &self.files {
             let lines = context.lines_with_path(&file.end);
             counts.add_fact("files", !lines.is_empty());
-            let is_stated = lines.iter().any(|line| line.says_change(&file.act));
+            let is_stated = lines.iter().any(|line| line.states_change(&file.act));
             counts.add_fact("changes", is_stated);
         }
         for item in &self.plan {
-            counts.add_fact("plan", context.says_item(item));
+            counts.add_fact("plan", context.states_item(item));
         }
         for (command, passed) in &self.failures {
-            counts.add_fact("failures", context.says_failure(command, *passed));
+            counts.add_fact("failures", context.states_failure(command, *passed));
         }
         for call in &self.running {
-            counts.add_fact("running", context.says_running(call));
+            counts.add_fact("running", context.states_running(call));
         }
         for word in self.prompts.iter().flatten() {
             counts.add_fact("prompts", context.has_word(word));
@@ -136,13 +136,13 @@ impl StateFacts {
         };
         let files = self.files.iter();
         let files = files.filter(|file| context.lines_with_path(&file.end).is_empty());
-        let items = self.plan.iter().filter(|item| !context.says_item(item));
+        let items = self.plan.iter().filter(|item| !context.states_item(item));
         let failed = self.failures.iter();
-        let failed = failed.filter(|(what, passed)| !context.says_failure(what, *passed));
+        let failed = failed.filter(|(what, passed)| !context.states_failure(what, *passed));
         let running = self
             .running
             .iter()
-            .filter(|call| !context.says_running(call));
+            .filter(|call| !context.states_running(call));
         files
             .map(|file| lost("files", &file.path))
             .chain(items.map(|item| lost("plan", &item.text)))
@@ -152,7 +152,7 @@ impl StateFacts {
     }
 }
 
-/// Returns the files that were changed, with the last thing done to each.
+/// Returns the changed files, each with its last change.
 fn changed(files: &[FileWork]) -> Vec<FileFact> {
     let paths: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let change = |file: &FileWork| {
@@ -167,8 +167,8 @@ fn changed(files: &[FileWork]) -> Vec<FileFact> {
     files.iter().filter_map(change).collect()
 }
 
-/// Returns the shortest end of a path, in whole parts, that no other path has. A single word without a dot
-/// (`test`) could be any word: its folder belongs to it.
+/// Returns the shortest suffix of a path, in whole parts, that no other path has. A single word without a dot (`test`)
+/// could be any word, so its folder is included.
 fn unambiguous_end(path: &str, all: &HashSet<&str>) -> String {
     let starts = path.rmatch_indices('/').map(|(at, _)| at + 1);
     for start in starts {

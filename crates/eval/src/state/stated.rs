@@ -1,20 +1,20 @@
-//! The test whether a context states a fact, by the words that texts of every kind use for it.
+//! Decides whether a context states a fact, by the words that all kinds of texts use for it.
 
 use std::collections::HashSet;
 
 use loopstore::extend::compaction::{FileAct, PlanItem, PlanState};
 use loopstore::extend::search::content_words;
 
-/// So many characters of a command name it: documents cut long ones.
+/// The number of characters that identify a command, since documents truncate long ones.
 const COMMAND_CHARS: usize = 60;
 
-/// A context, ready to be searched.
+/// A context prepared for searching.
 pub(super) struct StatedText {
     lines: Vec<StatedLine>,
     words: HashSet<String>,
 }
 
-/// A line of it, with single spaces.
+/// A line of a context, with single spaces.
 pub(super) struct StatedLine {
     text: String,
     /// The line in lower case.
@@ -45,7 +45,7 @@ impl StatedText {
     }
 
     /// True if a line contains an item of a plan with its state.
-    pub(super) fn says_item(&self, item: &PlanItem) -> bool {
+    pub(super) fn states_item(&self, item: &PlanItem) -> bool {
         let text = spaced(&item.text).to_lowercase();
         let words = content_words(&text);
         self.lines.iter().any(|line| match line.lower.find(&text) {
@@ -58,9 +58,9 @@ impl StatedText {
         })
     }
 
-    /// True if a line names a command and says how it stands with it. An error in the line may speak of what
-    /// passed beside it: words that say outright that it is open decide.
-    pub(super) fn says_failure(&self, command: &str, passed: bool) -> bool {
+    /// True if a line names a command and states its outcome. An error in the line may mention other tests that passed,
+    /// so words that explicitly say that the failure is open are decisive.
+    pub(super) fn states_failure(&self, command: &str, passed: bool) -> bool {
         const PASSED: [&str; 8] = [
             "pass", "succe", "resolved", "fixed", "mended", "works", "green", " ok",
         ];
@@ -81,16 +81,16 @@ impl StatedText {
         })
     }
 
-    /// True if a line names a call that still runs.
-    pub(super) fn says_running(&self, call: &str) -> bool {
+    /// True if a line states that a call is still running.
+    pub(super) fn states_running(&self, call: &str) -> bool {
         let call = beginning(call);
         self.lines.iter().any(|line| line.text.contains(&call))
     }
 }
 
 impl StatedLine {
-    /// True if it says that this was done to a file.
-    pub(super) fn says_change(&self, act: &FileAct) -> bool {
+    /// True if a line states this change of a file.
+    pub(super) fn states_change(&self, act: &FileAct) -> bool {
         let words: &[&str] = match act {
             FileAct::Created => &["creat", "new", "add", "writ", "wrote"],
             FileAct::Written => &["writ", "wrote", "replac"],
@@ -113,7 +113,7 @@ fn beginning(command: &str) -> String {
     spaced(command).chars().take(COMMAND_CHARS).collect()
 }
 
-/// True if a line contains a path with this end, and not the beginning of a longer one.
+/// True if a line contains a path with this suffix that does not continue.
 fn has_path(line: &str, end: &str) -> bool {
     line.match_indices(end).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -154,7 +154,7 @@ const STATES: [(&str, PlanState); 18] = [
     ("[-]", PlanState::Cancelled),
 ];
 
-/// Returns the states that a line names, with where.
+/// Returns the states that a line names, with their positions.
 fn states(line: &str) -> impl Iterator<Item = (usize, usize, PlanState)> {
     STATES.iter().flat_map(move |(word, state)| {
         let places = line.match_indices(word);
@@ -162,7 +162,7 @@ fn states(line: &str) -> impl Iterator<Item = (usize, usize, PlanState)> {
     })
 }
 
-/// Returns the state named nearest to a part of a line, in it or beside it.
+/// Returns the state nearest to a part of a line, within it or around it.
 fn nearest_state(line: &str, from: usize, to: usize) -> Option<PlanState> {
     let outside = states(line).filter(|(begin, end, _)| *end <= from || *begin >= to);
     let distance = |(begin, end, _): &(usize, usize, PlanState)| match *end <= from {
@@ -203,19 +203,19 @@ mod tests {
     fn an_item_needs_its_own_state() {
         let one_line =
             StatedText::new("Plan: [x] Read the page; [ ] Write the list; Run it (in progress)");
-        assert!(one_line.says_item(&item("Read the page", PlanState::Done)));
-        assert!(one_line.says_item(&item("Write the list", PlanState::Pending)));
-        assert!(!one_line.says_item(&item("Write the list", PlanState::Done)));
-        assert!(one_line.says_item(&item("Run it", PlanState::InProgress)));
+        assert!(one_line.states_item(&item("Read the page", PlanState::Done)));
+        assert!(one_line.states_item(&item("Write the list", PlanState::Pending)));
+        assert!(!one_line.states_item(&item("Write the list", PlanState::Done)));
+        assert!(one_line.states_item(&item("Run it", PlanState::InProgress)));
         let json =
             r#"{"content":"Read","status":"completed"},{"content":"Write","status":"pending"}"#;
         let json = StatedText::new(json);
-        assert!(json.says_item(&item("Read", PlanState::Done)));
-        assert!(json.says_item(&item("Write", PlanState::Pending)));
+        assert!(json.states_item(&item("Read", PlanState::Done)));
+        assert!(json.states_item(&item("Write", PlanState::Pending)));
         let other_words = StatedText::new("Done: the page was read.");
-        assert!(other_words.says_item(&item("Read the page", PlanState::Done)));
+        assert!(other_words.states_item(&item("Read the page", PlanState::Done)));
         assert!(
-            !StatedText::new("Read the page").says_item(&item("Read the page", PlanState::Done))
+            !StatedText::new("Read the page").states_item(&item("Read the page", PlanState::Done))
         );
     }
 
@@ -223,13 +223,15 @@ mod tests {
     fn a_failure_needs_its_outcome() {
         let text = "`npm test` failed t5, passed t7\nstill open: `make   it`: 6 passed, 1 failed";
         let context = StatedText::new(text);
-        assert!(context.says_failure("npm test", true));
-        assert!(!context.says_failure("npm test", false));
-        assert!(context.says_failure("make it", false));
-        assert!(!context.says_failure("make it", true));
-        assert!(!context.says_failure("make other", false));
-        // The words of the command itself say nothing.
-        assert!(!StatedText::new("ran `test --fail-fast`").says_failure("test --fail-fast", false));
+        assert!(context.states_failure("npm test", true));
+        assert!(!context.states_failure("npm test", false));
+        assert!(context.states_failure("make it", false));
+        assert!(!context.states_failure("make it", true));
+        assert!(!context.states_failure("make other", false));
+        // The words of the command itself do not count.
+        assert!(
+            !StatedText::new("ran `test --fail-fast`").states_failure("test --fail-fast", false)
+        );
     }
 
     #[test]
@@ -237,7 +239,7 @@ mod tests {
         let context = StatedText::new("src/a.rs: created t1; edited t2\nb.rs read");
         let says = |end: &str, act: &FileAct| {
             let lines = context.lines_with_path(end);
-            lines.iter().any(|line| line.says_change(act))
+            lines.iter().any(|line| line.states_change(act))
         };
         assert!(says("a.rs", &FileAct::Edited));
         assert!(!says("a.rs", &FileAct::Deleted));

@@ -46,7 +46,7 @@ impl NativeForm for ClaudeCodeForm {
         };
         for step in &conversation.steps {
             match step {
-                ConversationStep::Input(said) => records.write_input(said)?,
+                ConversationStep::Input(input) => records.write_input(input)?,
                 ConversationStep::Answer(answered) => records.write_answer(answered)?,
             }
         }
@@ -184,10 +184,10 @@ struct RecordWriter<'a> {
 }
 
 impl RecordWriter<'_> {
-    fn write_input(&mut self, said: &InputStep) -> io::Result<()> {
-        let body = user(content(&said.content));
-        self.record("user", body, said.at, |record| {
-            record.is_meta = !said.is_prompt;
+    fn write_input(&mut self, input: &InputStep) -> io::Result<()> {
+        let body = user(content(&input.content));
+        self.record("user", body, input.at, |record| {
+            record.is_meta = !input.is_prompt;
         })
     }
 

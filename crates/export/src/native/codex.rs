@@ -8,7 +8,7 @@ use loopstore_provider::CallItem;
 use loopstore_provider::call_item;
 use loopstore_provider::data_url;
 use loopstore_provider::kept_item;
-use loopstore_transcripts::internal::says_failed;
+use loopstore_transcripts::internal::reports_failure;
 use serde::Serialize;
 
 use super::conversation::{
@@ -72,7 +72,7 @@ impl NativeForm for CodexForm {
         rollout.meta(session, begun)?;
         for step in steps {
             match step {
-                ConversationStep::Input(said) => rollout.write_input(said)?,
+                ConversationStep::Input(input) => rollout.write_input(input)?,
                 ConversationStep::Answer(answered) => rollout.write_answer(answered)?,
             }
         }
@@ -233,18 +233,18 @@ impl Rollout<'_> {
         self.record("event_msg", at, event)
     }
 
-    fn write_input(&mut self, said: &InputStep) -> io::Result<()> {
+    fn write_input(&mut self, input: &InputStep) -> io::Result<()> {
         self.is_open = false;
         let item = RolloutItem::Message {
             role: "user",
-            content: parts(&said.content),
+            content: parts(&input.content),
             phase: None,
         };
-        self.item(said.at, item)?;
-        if !said.is_prompt {
+        self.item(input.at, item)?;
+        if !input.is_prompt {
             return Ok(());
         }
-        let texts = said.content.iter().filter_map(|block| match block {
+        let texts = input.content.iter().filter_map(|block| match block {
             Content::Text(text) => Some(text.text.as_str()),
             _ => None,
         });
@@ -254,7 +254,7 @@ impl Rollout<'_> {
             local_images: [],
             text_elements: [],
         };
-        self.event(said.at, shown)
+        self.event(input.at, shown)
     }
 
     fn write_answer(&mut self, answered: &AnswerStep<'_>) -> io::Result<()> {
@@ -358,7 +358,7 @@ fn part(block: &Content) -> Option<ItemPart<'_>> {
 fn output(returned: &ToolReturn) -> ItemOutput<'_> {
     let result = &returned.result;
     let text = returned.text();
-    let mark = match result.is_error && !says_failed(&text) {
+    let mark = match result.is_error && !reports_failure(&text) {
         true => FAILED,
         false => "",
     };

@@ -32,7 +32,7 @@ impl ConversationStep<'_> {
     /// Returns milliseconds since the epoch.
     pub(super) fn at(&self) -> i64 {
         match self {
-            Self::Input(said) => said.at,
+            Self::Input(input) => input.at,
             Self::Answer(answered) => answered.at,
         }
     }
@@ -170,9 +170,9 @@ impl<'a> ConversationBuilder<'a, '_> {
         let is_prompt = placed.message.is_prompt();
         match placed.message {
             Message::ToolResult(result) => self.add_result(at, time, result),
-            Message::User(said) => {
+            Message::User(prompt) => {
                 self.flush_images();
-                self.add_input(at, time, said, is_prompt);
+                self.add_input(at, time, prompt, is_prompt);
             }
             Message::Assistant(answer) => {
                 self.flush_images();
@@ -189,13 +189,13 @@ impl<'a> ConversationBuilder<'a, '_> {
         self.last
     }
 
-    fn add_input(&mut self, at: usize, time: i64, mut said: UserMessage, is_prompt: bool) {
-        self.retain(at, Role::User, &mut said.content);
-        if said.content.is_empty() {
+    fn add_input(&mut self, at: usize, time: i64, mut input: UserMessage, is_prompt: bool) {
+        self.retain(at, Role::User, &mut input.content);
+        if input.content.is_empty() {
             return self.mend(MendingKind::EmptyDropped, at);
         }
         self.out.push(ConversationStep::Input(InputStep {
-            content: said.content,
+            content: input.content,
             at: time,
             is_prompt,
         }));

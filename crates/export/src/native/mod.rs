@@ -22,7 +22,7 @@ use conversation::NativeConversation;
 use folders::FolderHash;
 use loopstore::compaction::UnknownWord;
 use loopstore::extend as store;
-use loopstore::extend::active_blocks::View;
+use loopstore::extend::active_blocks::ChainView;
 use loopstore::extend::{SessionStore, StoreResult, active_blocks, leaf_of, session_of};
 use loopstore::internal::originals_of;
 use loopstore::model::{AgentMessage, Content, Json, LoopId, Role, SessionId};
@@ -259,9 +259,9 @@ pub fn originals(
     store::read(store, |read| {
         let session = session_of(read, session)?;
         let leaf = leaf_of(read, &session, leaf)?.key;
-        let raw = View {
+        let raw = ChainView {
             raw: true,
-            ..View::default()
+            ..ChainView::default()
         };
         originals_of(read, &active_blocks::chain(read, leaf, raw)?)
     })

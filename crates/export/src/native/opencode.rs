@@ -83,8 +83,8 @@ impl NativeForm for OpenCodeForm {
         document.begin(begun)?;
         for (at, step) in steps.iter().enumerate() {
             match step {
-                ConversationStep::Input(said) => {
-                    document.write_input(said, model_of(&steps[at..]))?;
+                ConversationStep::Input(input) => {
+                    document.write_input(input, model_of(&steps[at..]))?;
                 }
                 ConversationStep::Answer(answered) => document.write_answer(answered)?,
             }
@@ -166,12 +166,12 @@ impl<'s> DocumentWriter<'s> {
         }
     }
 
-    fn write_input(&mut self, said: &InputStep, model: Model<'_>) -> io::Result<()> {
+    fn write_input(&mut self, input: &InputStep, model: Model<'_>) -> io::Result<()> {
         let id = self.id("msg");
-        let blocks = said.content.iter();
-        let blocks = blocks.filter_map(|block| input_block(block, said.is_prompt));
+        let blocks = input.content.iter();
+        let blocks = blocks.filter_map(|block| input_block(block, input.is_prompt));
         let blocks = blocks.collect();
-        let time = CreatedTime { created: said.at };
+        let time = CreatedTime { created: input.at };
         self.message(&id, OfRole::User { time, model }, blocks)?;
         self.prompt = id;
         Ok(())

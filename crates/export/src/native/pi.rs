@@ -46,7 +46,7 @@ impl NativeForm for PiForm {
         }
         for step in steps {
             match step {
-                ConversationStep::Input(said) => entries.write_input(said)?,
+                ConversationStep::Input(input) => entries.write_input(input)?,
                 ConversationStep::Answer(answered) => entries.write_answer(answered)?,
             }
         }
@@ -211,18 +211,18 @@ impl EntryWriter<'_> {
         self.entry(at, "message", PiEntryBody::Message { message })
     }
 
-    fn write_input(&mut self, said: &InputStep) -> io::Result<()> {
-        let content = blocks(&said.content);
-        if said.is_prompt {
-            let timestamp = said.at;
-            return self.message(said.at, PiMessage::User { content, timestamp });
+    fn write_input(&mut self, input: &InputStep) -> io::Result<()> {
+        let content = blocks(&input.content);
+        if input.is_prompt {
+            let timestamp = input.at;
+            return self.message(input.at, PiMessage::User { content, timestamp });
         }
         let added = PiEntryBody::Custom {
             custom_type: "loopstore",
             content,
             display: false,
         };
-        self.entry(said.at, "custom_message", added)
+        self.entry(input.at, "custom_message", added)
     }
 
     fn write_answer(&mut self, answered: &AnswerStep<'_>) -> io::Result<()> {

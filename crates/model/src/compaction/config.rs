@@ -243,6 +243,8 @@ pub struct CompactionConfig {
     pub fills_window: bool,
     /// The most lines of each tool output in the turns kept at the end.
     pub tool_output_max_lines: usize,
+    /// Own instructions to a summariser, after its usual ones.
+    pub summary_prompt: Option<String>,
     /// The strategy of the blocks; the store's default if `None`.
     pub block_strategy: Option<Arc<dyn BlockCompactionStrategy>>,
 }
@@ -260,6 +262,7 @@ impl Default for CompactionConfig {
             max_rollup_tokens: 2_000,
             fills_window: false,
             tool_output_max_lines: 50,
+            summary_prompt: None,
             block_strategy: None,
         }
     }
@@ -350,6 +353,9 @@ pub struct RunConfig {
     pub max_rollup_tokens: u64,
     /// [`CompactionConfig::tool_output_max_lines`].
     pub tool_output_max_lines: usize,
+    /// [`CompactionConfig::summary_prompt`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary_prompt: Option<String>,
     /// [`CompactionConfig::compaction_scope`] as text.
     pub scope: String,
     /// [`CompactionConfig::older_loops`] as text.
@@ -406,6 +412,7 @@ impl RunConfig {
             max_summary_tokens: config.max_summary_tokens,
             max_rollup_tokens: config.max_rollup_tokens,
             tool_output_max_lines: config.tool_output_max_lines,
+            summary_prompt: config.summary_prompt.clone(),
             scope: config.compaction_scope.to_string(),
             older_loops: config.older_loops.to_string(),
             recent_window: config.recent_window.to_string(),
@@ -427,6 +434,7 @@ impl RunConfig {
             max_summary_tokens: self.max_summary_tokens,
             max_rollup_tokens: self.max_rollup_tokens,
             tool_output_max_lines: self.tool_output_max_lines,
+            summary_prompt: self.summary_prompt.clone(),
             ..usual
         }
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 
 use super::CompactionConfig;
-use super::slice::{LoopSlice, Placed, ReadError, TurnReader};
+use super::slice::{LoopMessage, LoopSlice, ReadError, TurnReader};
 use super::strategy::{BlockCompactionStrategy, Draft};
 use crate::tokens::{HeuristicTokenCounter, TokenCounter};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 /// One loop, message by message.
 #[derive(Clone, Default)]
 pub struct MemoryTurns {
-    messages: Vec<Placed>,
+    messages: Vec<LoopMessage>,
     earlier: Vec<AgentMessage>,
     is_unreadable: bool,
 }
@@ -55,7 +55,7 @@ impl MemoryTurns {
 
     fn add(&mut self, turn: u32, message: Message) {
         let (seq, message) = (self.messages.len() as u32, message.into());
-        self.messages.push(Placed { turn, seq, message });
+        self.messages.push(LoopMessage { turn, seq, message });
     }
 
     /// Sets the text of the active block.
@@ -84,11 +84,11 @@ impl TurnReader for MemoryTurns {
 
     fn tokens(&self, turns: Turns) -> Result<u64, ReadError> {
         let messages = self.messages(turns)?;
-        let tokens = |placed: &Placed| HeuristicTokenCounter.message_tokens(&placed.message);
+        let tokens = |placed: &LoopMessage| HeuristicTokenCounter.message_tokens(&placed.message);
         Ok(messages.iter().map(tokens).sum())
     }
 
-    fn messages(&self, turns: Turns) -> Result<Vec<Placed>, ReadError> {
+    fn messages(&self, turns: Turns) -> Result<Vec<LoopMessage>, ReadError> {
         if self.is_unreadable {
             return Err(ReadError::new("no disk"));
         }

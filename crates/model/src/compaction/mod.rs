@@ -36,7 +36,9 @@ pub use prune::{OutputSize, PrunedMessage, Pruning, image_reference, output_cap}
 #[doc(hidden)]
 pub use prune::{has_no_content, image_facts};
 pub use recent::KeepRecent;
-pub use slice::{EarlierBlock, LoopSlice, Placed, ReadError, RollupSlice, Shown, TurnReader};
+pub use slice::{
+    ContextMessage, EarlierBlock, LoopMessage, LoopSlice, ReadError, RollupSlice, TurnReader,
+};
 #[doc(hidden)]
 pub use strategy::cut_recent;
 pub use strategy::{BlockCompactionStrategy, Draft, Recent, StrategyError, Summary};

@@ -27,7 +27,7 @@ impl ReadError {
 
 /// A message of a loop with its position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Placed {
+pub struct LoopMessage {
     /// The turn of the message.
     pub turn: u32,
     /// The sequence number of the message in its loop.
@@ -54,13 +54,13 @@ pub trait TurnReader: Send + Sync {
     ///
     /// # Errors
     /// If the store cannot be read.
-    fn messages(&self, turns: Turns) -> Result<Vec<Placed>, ReadError>;
+    fn messages(&self, turns: Turns) -> Result<Vec<LoopMessage>, ReadError>;
 
     /// Returns the tool results of some turns that have a text of more than `max_lines` lines.
     ///
     /// # Errors
     /// If the store cannot be read.
-    fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<Placed>, ReadError> {
+    fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<LoopMessage>, ReadError> {
         let mut found = self.messages(turns)?;
         found.retain(|placed| match placed.message.message() {
             Some(result @ Message::ToolResult(_)) => {
@@ -207,7 +207,7 @@ impl LoopSlice<'_> {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn messages(&self, turns: Turns) -> Result<Vec<Placed>, ReadError> {
+    pub fn messages(&self, turns: Turns) -> Result<Vec<LoopMessage>, ReadError> {
         self.reader.messages(turns)
     }
 
@@ -215,7 +215,11 @@ impl LoopSlice<'_> {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<Placed>, ReadError> {
+    pub fn long_results(
+        &self,
+        turns: Turns,
+        max_lines: usize,
+    ) -> Result<Vec<LoopMessage>, ReadError> {
         self.reader.long_results(turns, max_lines)
     }
 
@@ -242,7 +246,7 @@ impl LoopSlice<'_> {
 }
 
 /// A message of a loop in a context, with the number of its turn; the turn of a message of a summary is `None`.
-pub type Shown = (Option<u32>, AgentMessage);
+pub type ContextMessage = (Option<u32>, AgentMessage);
 
 /// The loops that a rollup replaces, oldest first.
 pub struct RollupSlice<'a> {
@@ -257,7 +261,7 @@ pub struct RollupSlice<'a> {
     #[doc(hidden)]
     pub cancel: &'a CancelFlag,
     #[doc(hidden)]
-    pub read: &'a dyn Fn(usize) -> Result<Vec<Shown>, ReadError>,
+    pub read: &'a dyn Fn(usize) -> Result<Vec<ContextMessage>, ReadError>,
     /// Returns the strategy of the active block of a loop; `None` if it has none.
     #[doc(hidden)]
     pub strategy: &'a dyn Fn(usize) -> Result<Option<String>, ReadError>,
@@ -303,7 +307,7 @@ impl RollupSlice<'_> {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn messages(&self, at: usize) -> Result<Vec<Shown>, ReadError> {
+    pub fn messages(&self, at: usize) -> Result<Vec<ContextMessage>, ReadError> {
         (self.read)(at)
     }
 }

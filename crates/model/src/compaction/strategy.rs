@@ -10,7 +10,7 @@ use super::config::CompactionConfig;
 use super::cut::cut_tool_result;
 use super::notes::SummaryNotes;
 use super::one_liner::rollup_of_lines;
-use super::slice::{LoopSlice, Placed, ReadError, RollupSlice};
+use super::slice::{LoopMessage, LoopSlice, ReadError, RollupSlice};
 use crate::{AgentMessage, Layout, Turns};
 
 impl fmt::Debug for dyn BlockCompactionStrategy + '_ {
@@ -218,8 +218,9 @@ pub fn cut_recent(
     };
     let most = config.tool_output_max_lines;
     let long = slice.long_results(turns, most)?;
-    let cut =
-        |placed: Placed| cut_tool_result(&placed.message, most).map(|cut| (placed.seq, Some(cut)));
+    let cut = |placed: LoopMessage| {
+        cut_tool_result(&placed.message, most).map(|cut| (placed.seq, Some(cut)))
+    };
     Ok(Some(Recent {
         turns,
         replaced: long.into_iter().filter_map(cut).collect(),

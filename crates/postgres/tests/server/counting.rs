@@ -106,8 +106,8 @@ fn a_recount_that_is_cut_off_goes_on_and_keeps_writers_with_the_old_counter_out(
     let refused = |store: &PostgresStore| {
         let loop_key = history.row(0).key;
         let done = store::write(store, |write| write.remove_notes(loop_key));
-        let told = done.unwrap_err().to_string();
-        assert!(told.contains("open it again"), "{told}");
+        let error = done.unwrap_err().to_string();
+        assert!(error.contains("open it again"), "{error}");
     };
     refused(&before);
     let report = recount(&address, letters(), &mut |_| ()).unwrap();
@@ -126,8 +126,8 @@ fn a_recount_that_is_cut_off_goes_on_and_keeps_writers_with_the_old_counter_out(
         .batch_execute(&tenant(server.engine(), "one", &role).unwrap())
         .unwrap();
     let of_one = server.address_as(&role, &name);
-    let told = recount(&of_one, PostgresOptions::new(), &mut |_| ()).unwrap_err();
-    assert!(told.to_string().contains("a recount is of all"), "{told}");
+    let error = recount(&of_one, PostgresOptions::new(), &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("a recount is of all"), "{error}");
     recount(&address, PostgresOptions::new(), &mut |_| ()).unwrap();
     assert!(PostgresStore::open(&of_one).is_ok());
 }

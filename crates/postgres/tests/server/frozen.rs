@@ -48,8 +48,8 @@ fn a_server_that_freezes_is_given_up_in_time_and_the_next_call_connects_anew() {
         matches!(lost, Err(StoreError::StatementTimeout(LIMIT))),
         "{lost:?}"
     );
-    let told = lost.unwrap_err().to_string();
-    assert!(told.contains("did not answer for 3 s") && told.contains("check the server"));
+    let error = lost.unwrap_err().to_string();
+    assert!(error.contains("did not answer for 3 s") && error.contains("check the server"));
     // Other connections work meanwhile.
     assert_ne!(process(&store), frozen);
     let read = store::read(&store, |read| read.loop_by_key(loop_key));

@@ -213,8 +213,11 @@ fn a_pack_is_not_changed_added_or_removed_without_a_receipt() {
     client.batch_execute(sql).unwrap();
     let report = loopstore_verify::verify(&store).unwrap();
     assert!(!report.ok);
-    let told = &report.problems[0];
-    assert!(told.detail.contains("not what its digest says"), "{told:?}");
+    let problem = &report.problems[0];
+    assert!(
+        problem.detail.contains("not what its digest says"),
+        "{problem:?}"
+    );
 }
 
 #[test]
@@ -294,14 +297,14 @@ fn verify_tells_what_was_changed_behind_the_triggers() {
         )
         .unwrap();
     let report = loopstore_verify::verify(&store).unwrap();
-    let told = format!("{:?}", report.problems);
+    let problems = format!("{:?}", report.problems);
     for part in [
         "the trigger runs_no_update",
         "the trigger flips_stay",
         "message 0",
         "messages 3 to 3",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(problems.contains(part), "{part}: {problems}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! From a report to the tool uses and the thinking that it refers to.
 //!
 //! The documentation of the provider says that the oldest tool uses are cleared first, that the newest `keep` stay, and
-//! that uses of excluded tools stay. It does not define a turn with thinking: the module `thinking` tries both meanings.
+//! that uses of excluded tools stay. It does not define a turn with thinking; `thinking.rs` tries both meanings.
 
 #[cfg(test)]
 mod tests;

@@ -29,7 +29,7 @@ pub struct Pairing {
 
 /// The relation of a tool result to its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResultPlace {
+pub enum ResultPairing {
     /// No earlier call has the id.
     WithoutCall,
     /// A request contains this result, directly after the call.
@@ -187,16 +187,16 @@ impl Pairing {
     }
 
     /// Returns the relation of a tool result to its call.
-    pub fn place(&self, result: usize) -> ResultPlace {
+    pub fn place(&self, result: usize) -> ResultPairing {
         let of = |calls: &[Option<usize>]| calls.get(result).copied().flatten();
         let Some(call) = of(&self.answers).or_else(|| of(&self.repeats)) else {
-            return ResultPlace::WithoutCall;
+            return ResultPairing::WithoutCall;
         };
         match self.calls.get(call).and_then(|call| call.newest) {
-            Some(newest) if newest == result => ResultPlace::Behind,
-            Some(newest) if newest > result => ResultPlace::Replaced,
-            Some(newest) => ResultPlace::Later(newest),
-            None => ResultPlace::WithoutCall,
+            Some(newest) if newest == result => ResultPairing::Behind,
+            Some(newest) if newest > result => ResultPairing::Replaced,
+            Some(newest) => ResultPairing::Later(newest),
+            None => ResultPairing::WithoutCall,
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) fn hosted_call(
         None => Json::null(),
     };
     let mut extra = Extra::default();
-    node.whole_beside(&mut extra)?;
+    node.keep_whole_in(&mut extra)?;
     Ok(Content::ToolCall(ToolCall {
         id,
         name: name.to_owned(),
@@ -93,14 +93,14 @@ fn readable(output: &JsonNode<'_>) -> ReadResult<String> {
     if output.is_text() {
         return output.text().map(str::to_owned);
     }
-    let mut said = Vec::new();
+    let mut texts = Vec::new();
     if output.is_list() {
         for piece in output.list()? {
             let mut piece = piece.fields()?;
             for stream in ["stdout", "stderr"] {
-                said.extend(piece.text(stream)?.filter(|text| !text.is_empty()));
+                texts.extend(piece.text(stream)?.filter(|text| !text.is_empty()));
             }
         }
     }
-    Ok(said.join("\n"))
+    Ok(texts.join("\n"))
 }

@@ -144,7 +144,7 @@ impl<'a> JsonNode<'a> {
     }
 
     /// Keeps the whole value in the call that was read from it.
-    pub(super) fn whole_beside(&self, extra: &mut Extra) -> ReadResult<()> {
+    pub(super) fn keep_whole_in(&self, extra: &mut Extra) -> ReadResult<()> {
         keep_call(self.form, &self.json()?, extra).map_err(|error| self.invalid(error.to_string()))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Mending, MendingKind, NO_RESULT, images};
-use crate::faults::{Pairing, ResultPlace, answer_in_flight, continues_answer};
+use crate::faults::{Pairing, ResultPairing, answer_in_flight, continues_answer};
 use crate::kept::hosted_item;
 use loopstore_model::{
     AgentMessage, Author, Content, Json, Message, ToolCall, ToolResultMessage, UserMessage,
@@ -85,13 +85,13 @@ impl Pairs<'_> {
     fn stray(&mut self, at: usize, result: &ToolResultMessage) {
         let id = &result.tool_call_id;
         let head = match self.pairing.place(at) {
-            ResultPlace::Behind => return,
-            ResultPlace::Replaced => return self.mend(MendingKind::ResultDropped, at, id),
-            ResultPlace::Later(first) if self.is_same_result(first, result) => {
+            ResultPairing::Behind => return,
+            ResultPairing::Replaced => return self.mend(MendingKind::ResultDropped, at, id),
+            ResultPairing::Later(first) if self.is_same_result(first, result) => {
                 return self.mend(MendingKind::ResultDropped, at, id);
             }
-            ResultPlace::Later(_) => head_of(result, "which came later"),
-            ResultPlace::WithoutCall => head_of(result, "which is not shown here"),
+            ResultPairing::Later(_) => head_of(result, "which came later"),
+            ResultPairing::WithoutCall => head_of(result, "which is not shown here"),
         };
         self.mend(MendingKind::ResultTold, at, id);
         self.say(at, Message::User(as_text(head, result)));
@@ -101,13 +101,13 @@ impl Pairs<'_> {
     fn say(&mut self, at: usize, mut message: Message) {
         images::check(at, message.content_mut(), self.mended);
         let place = self.open_at.unwrap_or(self.out.len());
-        let said = IndexedMessage {
+        let added = IndexedMessage {
             at,
             message,
             continues_answer: false,
             source: None,
         };
-        self.out.insert(place, said);
+        self.out.insert(place, added);
         self.open_at = self.open_at.map(|place| place + 1);
     }
 

@@ -78,6 +78,27 @@ fn a_message_is_durable_when_it_is_complete_and_there_once() {
 }
 
 #[test]
+fn a_report_of_cleared_content_is_stored_with_its_answer() {
+    use loopstore::model::{AppliedEdit, AppliedEdits, ClearedToolUses};
+    let cleared = ClearedToolUses::of_calls(vec!["c1".into()]).with_tokens(300);
+    let edits = vec![AppliedEdit::ClearedToolUses(cleared)];
+    let report = AppliedEdits::new("phi", edits);
+    let mut said = answer("two", &[]);
+    said.set_applied_edits(&report).unwrap();
+    let store = store();
+    let mut recorder = recorder(&store);
+    let mut events = vec![start("a"), turn_start("a", 0)];
+    for message in [user("one"), said] {
+        events.extend([begins("a", &message), ends("a", &message)]);
+    }
+    events.extend([turn_end("a"), end("a")]);
+    record_all(&mut recorder, events);
+    let context = build_context_from_session(&store, &session(), &BuildOptions::default());
+    let messages = context.unwrap().messages;
+    assert_eq!(messages[1].applied_edits(), Some(report));
+}
+
+#[test]
 fn what_only_the_end_of_a_turn_has_is_stored_too() {
     let store = store();
     let mut recorder = recorder(&store);

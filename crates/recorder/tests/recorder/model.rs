@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::support::events::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum EventStep {
     Start,
     End,
     TurnStart(u32),
@@ -25,18 +25,18 @@ enum Step {
     Crash,
 }
 
-fn step() -> impl Strategy<Value = (usize, Step)> {
+fn step() -> impl Strategy<Value = (usize, EventStep)> {
     let what = prop_oneof![
-        2 => Just(Step::Start),
-        1 => Just(Step::End),
-        5 => (0..8u32).prop_map(Step::TurnStart),
-        5 => Just(Step::TurnEnd),
-        6 => (0..4u8).prop_map(Step::Begin),
-        6 => (0..4u8).prop_map(Step::Finish),
-        3 => (0..2u8).prop_map(Step::Call),
-        2 => (0..2u8).prop_map(Step::CallEnd),
-        1 => Just(Step::Progress),
-        1 => Just(Step::Crash),
+        2 => Just(EventStep::Start),
+        1 => Just(EventStep::End),
+        5 => (0..8u32).prop_map(EventStep::TurnStart),
+        5 => Just(EventStep::TurnEnd),
+        6 => (0..4u8).prop_map(EventStep::Begin),
+        6 => (0..4u8).prop_map(EventStep::Finish),
+        3 => (0..2u8).prop_map(EventStep::Call),
+        2 => (0..2u8).prop_map(EventStep::CallEnd),
+        1 => Just(EventStep::Progress),
+        1 => Just(EventStep::Crash),
     ];
     (0..2usize, what)
 }
@@ -72,8 +72,8 @@ struct Modelled {
 
 impl Modelled {
     /// Returns true if the event is valid now; the model then applies it.
-    fn take(&mut self, step: &Step) -> bool {
-        if let Step::Start = step {
+    fn take(&mut self, step: &EventStep) -> bool {
+        if let EventStep::Start = step {
             let may = !self.known;
             self.known = true;
             self.driven |= may;
@@ -83,7 +83,7 @@ impl Modelled {
             return false;
         }
         match step {
-            Step::TurnStart(turn) => {
+            EventStep::TurnStart(turn) => {
                 let may = (self.turn.is_none() || self.is_resumed)
                     && self.current.is_none_or(|current| current <= *turn)
                     && self.last.is_none_or(|last| last < *turn);
@@ -93,7 +93,7 @@ impl Modelled {
                 }
                 may
             }
-            Step::TurnEnd => {
+            EventStep::TurnEnd => {
                 let Some(turn) = self.turn else {
                     return false;
                 };
@@ -101,20 +101,20 @@ impl Modelled {
                 (self.last, self.last_ended) = (Some(turn), Some(turn));
                 true
             }
-            Step::End => {
+            EventStep::End => {
                 self.forget();
                 (self.driven, self.ended) = (false, true);
                 true
             }
-            Step::Begin(number) => self.open.insert(*number),
-            Step::Finish(number) => {
+            EventStep::Begin(number) => self.open.insert(*number),
+            EventStep::Finish(number) => {
                 let may = self.open.remove(number);
                 if may {
                     self.store(*number);
                 }
                 may
             }
-            Step::Call(number) => {
+            EventStep::Call(number) => {
                 let may = self.turn.is_some() && !self.calls.contains_key(number);
                 if may {
                     self.calls.insert(*number, false);
@@ -122,15 +122,15 @@ impl Modelled {
                 }
                 may
             }
-            Step::CallEnd(number) => match self.calls.get_mut(number) {
+            EventStep::CallEnd(number) => match self.calls.get_mut(number) {
                 Some(ended) if !*ended => {
                     *ended = true;
                     true
                 }
                 _ => false,
             },
-            Step::Progress => true,
-            Step::Start | Step::Crash => false,
+            EventStep::Progress => true,
+            EventStep::Start | EventStep::Crash => false,
         }
     }
 
@@ -184,17 +184,19 @@ impl Modelled {
     }
 }
 
-fn event(name: &str, step: &Step) -> AgentEvent {
+fn event(name: &str, step: &EventStep) -> AgentEvent {
     match step {
-        Step::Start => AgentEvent::AgentStart(AgentStart::new(session(), id(name)).fresh_start()),
-        Step::End => end(name),
-        Step::TurnStart(turn) => turn_start(name, *turn),
-        Step::TurnEnd => turn_end(name),
-        Step::Begin(number) => begins(name, &message(*number)),
-        Step::Finish(number) => ends(name, &message(*number)),
-        Step::Call(number) => call_start(name, &format!("c{number}"), "{}"),
-        Step::CallEnd(number) => call_end(name, &format!("c{number}")),
-        Step::Progress | Step::Crash => {
+        EventStep::Start => {
+            AgentEvent::AgentStart(AgentStart::new(session(), id(name)).fresh_start())
+        }
+        EventStep::End => end(name),
+        EventStep::TurnStart(turn) => turn_start(name, *turn),
+        EventStep::TurnEnd => turn_end(name),
+        EventStep::Begin(number) => begins(name, &message(*number)),
+        EventStep::Finish(number) => ends(name, &message(*number)),
+        EventStep::Call(number) => call_start(name, &format!("c{number}"), "{}"),
+        EventStep::CallEnd(number) => call_end(name, &format!("c{number}")),
+        EventStep::Progress | EventStep::Crash => {
             let text = format!(r#"{{"type":"progress","loop_id":"{name}","text":"x"}}"#);
             AgentEvent::parse(&text).unwrap()
         }
@@ -239,7 +241,7 @@ proptest! {
         let mut clock = 0;
         for (at, step) in steps {
             let (name, model) = (names[at], &mut models[at]);
-            if let Step::Crash = step {
+            if let EventStep::Crash = step {
                 clock += 10;
                 recorder = SessionRecorder::new(&store, Hand::at(clock).options("next", 1));
                 for (name, model) in names.iter().zip(&mut models) {

@@ -5,19 +5,19 @@ use super::*;
 pub fn generations_come_newest_first(store: &dyn SessionStore) {
     let loop_key = compacted(store).row(0).key;
     read(store, |read| {
-        let mut met = Vec::new();
+        let mut visited = Vec::new();
         read.generations(loop_key, &mut |found| {
             assert_eq!(found.point.loop_key, loop_key);
-            met.push(found.block.generation);
+            visited.push(found.block.generation);
             GO
         })?;
-        assert_eq!(met, [2, 1]);
-        met.clear();
+        assert_eq!(visited, [2, 1]);
+        visited.clear();
         read.generations(loop_key, &mut |found| {
-            met.push(found.block.generation);
+            visited.push(found.block.generation);
             STOP
         })?;
-        assert_eq!(met, [2]);
+        assert_eq!(visited, [2]);
         Ok(())
     })
     .unwrap();
@@ -26,7 +26,7 @@ pub fn generations_come_newest_first(store: &dyn SessionStore) {
 /// Returns for each loop from the leaf on its newest block if the block is settled, and true if it is not.
 fn walked_blocks(store: &dyn SessionStore, leaf: LoopKey) -> Vec<(LoopKey, Option<u32>, bool)> {
     read(store, |read| {
-        let mut met = Vec::new();
+        let mut visited = Vec::new();
         read.loops_with_blocks(leaf, &mut |standing| {
             // The columns that a chain needs are read separately, and must equal those of the whole rows.
             assert_eq!(standing.row, read.loop_by_key(standing.row.key)?.core);
@@ -34,17 +34,17 @@ fn walked_blocks(store: &dyn SessionStore, leaf: LoopKey) -> Vec<(LoopKey, Optio
                 assert_eq!(newest.block, read.block_by_key(newest.block.key)?.core);
             }
             let newest = standing.newest.map(|newest| newest.block.generation);
-            met.push((standing.row.key, newest, standing.is_disputed));
+            visited.push((standing.row.key, newest, standing.is_disputed));
             GO
         })?;
-        let mut rows = met.iter();
+        let mut rows = visited.iter();
         read.chain(leaf, &mut |row| {
             assert_eq!(Some(&row.key), rows.next().map(|(key, ..)| key));
             assert_eq!(row, read.loop_by_key(row.key)?.core);
             GO
         })?;
         assert!(rows.next().is_none());
-        Ok(met)
+        Ok(visited)
     })
     .unwrap()
 }
@@ -102,12 +102,12 @@ pub fn marks_are_those_of_the_runs(store: &dyn SessionStore) {
             GO
         })?;
         assert_eq!(runs.len(), 0);
-        let mut met = 0;
+        let mut visited = 0;
         read.run_summaries(session, &mut |_| {
-            met += 1;
+            visited += 1;
             STOP
         })?;
-        assert_eq!(met, 1);
+        assert_eq!(visited, 1);
         Ok(())
     })
     .unwrap();
@@ -136,12 +136,12 @@ pub fn runs_come_newest_first_and_flips_in_order(store: &dyn SessionStore) {
     assert_eq!(found.len(), 2);
     assert!(found[0].tick > found[1].tick);
     read(store, |read| {
-        let mut met = 0;
+        let mut visited = 0;
         read.runs(session, &mut |_| {
-            met += 1;
+            visited += 1;
             STOP
         })?;
-        assert_eq!(met, 1);
+        assert_eq!(visited, 1);
         assert_eq!(read.run_by_key(found[0].key)?, found[0]);
         assert!(read.flips(found[0].key)?.is_empty());
         let flips = read.flips(found[1].key)?;
@@ -166,8 +166,11 @@ pub fn pins_come_in_order_and_each_is_audited(store: &dyn SessionStore) {
     assert_eq!(rows.len(), 3 * made.len());
     assert!(rows.is_sorted_by(|one, next| one.tick < next.tick));
     let last: Vec<(u32, bool)> = rows.iter().map(|row| (row.seq, row.pinned)).collect();
-    let said = |pinned| made.iter().map(move |message| (message.seq, pinned));
-    let all: Vec<(u32, bool)> = said(true).chain(said(false)).chain(said(true)).collect();
+    let expected = |pinned| made.iter().map(move |message| (message.seq, pinned));
+    let all: Vec<(u32, bool)> = expected(true)
+        .chain(expected(false))
+        .chain(expected(true))
+        .collect();
     assert_eq!(last, all);
     let listed = pins(store, session, None).unwrap().pins;
     let seqs: Vec<u32> = listed.iter().map(|pin| pin.seq).collect();

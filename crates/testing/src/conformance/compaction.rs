@@ -93,8 +93,8 @@ pub fn what_a_provider_counted_stands_with_the_loop_until_a_compaction_or_an_und
     history.append(0, vec![counted(2, 300)]);
     let is_overlaid = |history: &History<'_>, seq| {
         let row = history.row(0);
-        let asked = |read: &dyn StoreRead| read.is_overlaid_since(row.session, row.key, seq);
-        read(store, asked).unwrap()
+        let is_overlaid = |read: &dyn StoreRead| read.is_overlaid_since(row.session, row.key, seq);
+        read(store, is_overlaid).unwrap()
     };
     history.append(0, vec![user("more", 3)]);
     assert_eq!(is_overlaid(&history, 5), Some(false));

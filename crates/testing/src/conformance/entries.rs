@@ -56,11 +56,11 @@ pub fn a_line_is_told_up_to_its_cuts_and_a_session_whole(store: &Store) {
     assert_eq!(places(&chat.entries(&all).unwrap()), long_way(&chat, &line));
     // The first turn of the first loop ends before its second answer.
     let branch = [("loop-1", 6), ("loop-4", 99)];
-    let told = side.entries(&all).unwrap();
-    assert_eq!(places(&told), long_way(&chat, &branch));
-    assert_eq!(told[0].turn, None);
-    assert_eq!((told[1].turn, told[5].turn), (Some(0), Some(0)));
-    assert_eq!(side.count_entries(&all).unwrap(), told.len() as u64);
+    let entries = side.entries(&all).unwrap();
+    assert_eq!(places(&entries), long_way(&chat, &branch));
+    assert_eq!(entries[0].turn, None);
+    assert_eq!((entries[1].turn, entries[5].turn), (Some(0), Some(0)));
+    assert_eq!(side.count_entries(&all).unwrap(), entries.len() as u64);
     let whole = EntryQuery::whole_session();
     let loops = [
         ("loop-1", 99),
@@ -88,12 +88,12 @@ pub fn what_a_compaction_hides_is_told_all_the_same(store: &Store) {
 
 pub fn a_time_is_that_of_the_message_else_that_of_its_append(store: &Store) {
     let chat = store.session("times").unwrap();
-    let told = UserMessage {
+    let prompt = UserMessage {
         timestamp: Some(1_700_000_000_123.into()),
         ..UserMessage::default()
     };
     let before = Time::now().millis().unwrap();
-    chat.append([Message::User(told), Message::assistant("Yes.")])
+    chat.append([Message::User(prompt), Message::assistant("Yes.")])
         .unwrap();
     let after = Time::now().millis().unwrap();
     let entries = chat.entries(&EntryQuery::new()).unwrap();

@@ -32,7 +32,7 @@ pub fn a_file_goes_with_its_last_session(store: &dyn Database) {
     let stage = Stage::new();
     let ids = import(&stage, store);
     let request = |at: usize| EraseRequest::new(ids[at].clone());
-    let told = erase(
+    let preview = erase(
         store,
         &EraseRequest {
             dry_run: true,
@@ -40,10 +40,10 @@ pub fn a_file_goes_with_its_last_session(store: &dyn Database) {
         },
     )
     .unwrap();
-    assert_eq!((told.receipt, told.files.len()), (None, 1));
+    assert_eq!((preview.receipt, preview.files.len()), (None, 1));
     assert_eq!(files(store, &ids[0]), 1, "it was only told");
     let report = erase(store, &request(0)).unwrap();
-    assert_eq!(report.files, told.files);
+    assert_eq!(report.files, preview.files);
     assert!(!report.files[0].goes);
     assert_eq!(report.files[0].sessions, ids[1..]);
     assert_eq!((report.sources, report.leftover), (0, Leftover::InContent));
@@ -98,7 +98,7 @@ pub fn a_file_goes_when_all_its_sessions_are_pruned(store: &dyn Database) {
         keep_last: Some(0),
         ..PruneRequest::default()
     };
-    let told = prune(
+    let preview = prune(
         store,
         &PruneRequest {
             dry_run: true,
@@ -107,7 +107,7 @@ pub fn a_file_goes_when_all_its_sessions_are_pruned(store: &dyn Database) {
     )
     .unwrap();
     let report = prune(store, &request).unwrap();
-    assert_eq!(report.files, told.files);
+    assert_eq!(report.files, preview.files);
     assert_eq!((report.pruned.len(), report.files[0].goes), (2, false));
     assert_eq!(report.files[0].sessions, ids[2..]);
     set_protected(store, &ids[2], false).unwrap();

@@ -46,7 +46,7 @@ fn ids(rows: &[(SessionCursor, Record)]) -> Vec<String> {
     rows.iter().map(id).collect()
 }
 
-/// Returns all pages of a list, each of at most `limit` rows.
+/// Returns all pages of a list, each of at most `rows` rows.
 fn pages(
     store: &dyn Database,
     filter: &SessionFilter,

@@ -77,24 +77,24 @@ pub fn what_messages_say_is_what_is_stored(store: &dyn SessionStore) {
             GO
         })?;
         let mut left = rows.iter();
-        read.message_refs(loop_key, 1..99, true, &mut |said| {
+        read.message_refs(loop_key, 1..99, true, &mut |found| {
             let row = left.next().unwrap();
-            assert_eq!((said.seq, said.turn), (row.seq, row.turn));
-            assert_eq!(said.message, row.body.as_stored_ref());
+            assert_eq!((found.seq, found.turn), (row.seq, row.turn));
+            assert_eq!(found.message, row.body.as_stored_ref());
             GO
         })?;
         assert_eq!(left.len(), 0);
         assert!(rows.iter().any(|row| row.body.text.as_ref() == Some(&long)));
-        read.message_refs(loop_key, 1..99, false, &mut |said| {
-            assert_eq!(said.message.proof, None);
+        read.message_refs(loop_key, 1..99, false, &mut |found| {
+            assert_eq!(found.message.proof, None);
             GO
         })?;
-        let mut met = 0;
+        let mut visited = 0;
         read.message_refs(loop_key, 1..99, true, &mut |_| {
-            met += 1;
+            visited += 1;
             STOP
         })?;
-        assert_eq!(met, 1);
+        assert_eq!(visited, 1);
         read.message_refs(loop_key, 3..3, true, &mut |_| Err(StoreError::Conflict))?;
         let failed = read.message_refs(loop_key, 0..9, true, &mut |_| Err(StoreError::Conflict));
         assert!(matches!(failed, Err(StoreError::Conflict)));
@@ -105,8 +105,8 @@ pub fn what_messages_say_is_what_is_stored(store: &dyn SessionStore) {
 
 pub fn whose_words_a_message_is_is_stored_beside_it(store: &dyn SessionStore) {
     let history = History::new(store, "s");
-    let said = |author| AgentMessage::from(Message::user("now").with_author(author));
-    let mut messages: Vec<AgentMessage> = Author::ALL.map(said).into();
+    let prompt_by = |author| AgentMessage::from(Message::user("now").with_author(author));
+    let mut messages: Vec<AgentMessage> = Author::ALL.map(prompt_by).into();
     messages.push(Message::user("then").into());
     messages.push(Message::assistant("so").into());
     messages.push(
@@ -157,11 +157,11 @@ pub fn a_session_or_loop_with_content_is_refused(store: &dyn SessionStore) {
         created.unwrap_err().to_string()
     };
     let message = AgentMessage::from(Message::user("now"));
-    let said = of(&|record| record.messages = vec![message.clone()]);
-    assert!(said.contains("`full` comes with 1 messages"), "{said}");
-    let said = of(&|record| record.events = vec![Json::null(), Json::null()]);
-    assert!(said.contains("comes with 2 events"), "{said}");
-    let said = of(&|record| {
+    let error = of(&|record| record.messages = vec![message.clone()]);
+    assert!(error.contains("`full` comes with 1 messages"), "{error}");
+    let error = of(&|record| record.events = vec![Json::null(), Json::null()]);
+    assert!(error.contains("comes with 2 events"), "{error}");
+    let error = of(&|record| {
         record.compaction_block = Some(CompactionBlock {
             keep_first: None,
             keep_compacted: None,
@@ -170,14 +170,17 @@ pub fn a_session_or_loop_with_content_is_refused(store: &dyn SessionStore) {
             extra: Extra::default(),
         });
     });
-    assert!(said.contains("comes with 1 block"), "{said}");
+    assert!(error.contains("comes with 1 block"), "{error}");
     let mut session = Session::new(SessionId::new("full").unwrap(), "agent");
     session.loops = vec![LoopRecord::new(LoopId::new("l").unwrap(), None)];
     let created = write(store, |write| {
         session::create_session(write, &session, None, None)
     });
-    let said = created.unwrap_err().to_string();
-    assert!(said.contains("session `full` comes with 1 loops"), "{said}");
+    let error = created.unwrap_err().to_string();
+    assert!(
+        error.contains("session `full` comes with 1 loops"),
+        "{error}"
+    );
     let id = SessionId::new("full").unwrap();
     assert!(read(store, |read| read.session(&id)).unwrap().is_none());
 }

@@ -23,8 +23,8 @@ pub fn what_comes_behind_the_cut_is_not_on_the_branch(store: &Store) {
     .unwrap();
     chat.append([Message::assistant("Both.")]).unwrap();
     let side = chat.fork_at(TurnRef::within("loop-1", 0, 2)).unwrap();
-    let told = |chat: &SessionHandle| chat.context().unwrap().messages.len();
-    assert_eq!((told(&side), told(&chat)), (3, 5));
+    let shown = |chat: &SessionHandle| chat.context().unwrap().messages.len();
+    assert_eq!((shown(&side), shown(&chat)), (3, 5));
     assert_eq!(side.entries(&EntryQuery::new()).unwrap().len(), 3);
     // The call whose result is after the cut is open here, and its result is added to it.
     assert!(matches!(
@@ -34,9 +34,9 @@ pub fn what_comes_behind_the_cut_is_not_on_the_branch(store: &Store) {
     side.append([Message::tool_result("b", "found another b")])
         .unwrap();
     side.append([Message::assistant("Both, again.")]).unwrap();
-    assert_eq!(told(&side), 5);
+    assert_eq!(shown(&side), 5);
     assert!(side.context().unwrap().faults.is_empty());
-    assert_eq!(told(&chat), 5);
+    assert_eq!(shown(&chat), 5);
     // The message of the branch is in its context, the message after the cut is not.
     let context = format!("{:?}", side.context().unwrap().messages);
     assert!(context.contains("another b") && !context.contains("found b"));

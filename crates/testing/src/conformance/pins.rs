@@ -5,8 +5,8 @@ use crate::whole::assert_whole;
 use loopstore::extend::Database;
 use loopstore::*;
 use loopstore_admin::retention::{
-    ArchiveRequest, EraseRequest, KeptWhy, PruneRequest, RedactRequest, UnarchiveRequest, archive,
-    erase, prune, redact_session, set_protected, unarchive,
+    ArchiveRequest, EraseRequest, KeepReason, PruneRequest, RedactRequest, UnarchiveRequest,
+    archive, erase, prune, redact_session, set_protected, unarchive,
 };
 
 const SECRET: &str = "hunter2hunter2";
@@ -22,11 +22,11 @@ pub fn pinned<'a>(store: &'a dyn Database, id: &str) -> History<'a> {
             history.start_loop(Some(at - 1), None);
         }
         for turn in 0..4 {
-            let said = match turn {
+            let text = match turn {
                 1 => format!("git clone https://me:{SECRET}@example.org/{id}/{at}"),
                 _ => format!("Part {at}.{turn}. {}", "Nails. ".repeat(60)),
             };
-            let messages = vec![user(&said, turn), answer(&"Wood. ".repeat(60), &[], turn)];
+            let messages = vec![user(&text, turn), answer(&"Wood. ".repeat(60), &[], turn)];
             history.append(at, messages);
         }
         let turn = if at == 4 { 3 } else { 1 };
@@ -36,10 +36,10 @@ pub fn pinned<'a>(store: &'a dyn Database, id: &str) -> History<'a> {
     // Another pin, in a loop that the rollup covers: the rollup is written again.
     assert!(history.pin(4, PinRef::message("loop-0", 2, 4)));
     for turn in 4..8 {
-        let said = format!("Part {turn}. {}", "More. ".repeat(90));
+        let text = format!("Part {turn}. {}", "More. ".repeat(90));
         history.append(
             4,
-            vec![user(&said, turn), answer(&"Wood. ".repeat(60), &[], turn)],
+            vec![user(&text, turn), answer(&"Wood. ".repeat(60), &[], turn)],
         );
     }
     assert_eq!(history.compact(4, (0, 1), false)["outcome"], "committed");
@@ -162,7 +162,7 @@ pub fn what_is_erased_or_pruned_leaves_no_pin_behind(store: &dyn Database) {
     let report = prune(store, &request).unwrap();
     let pruned: Vec<&SessionId> = report.pruned.iter().map(|one| &one.session_id).collect();
     assert_eq!(pruned, [&old], "{report:?}");
-    assert!(matches!(report.kept[0].why, KeptWhy::Protected));
+    assert!(matches!(report.kept[0].why, KeepReason::Protected));
     assert_eq!(
         (number(store, pins), number(store, quotes)),
         (all.0 / 3, all.1 / 3)

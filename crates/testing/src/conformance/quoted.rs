@@ -13,8 +13,8 @@ fn session_of_words(store: &dyn SessionStore) -> History<'_> {
             history.start_loop(Some(at - 1), None);
         }
         for turn in 0..4 {
-            let said = format!("the word is loop{at}turn{turn}. {}", "Nails. ".repeat(60));
-            let messages = vec![user(&said, turn), answer(&"Wood. ".repeat(60), &[], turn)];
+            let text = format!("the word is loop{at}turn{turn}. {}", "Nails. ".repeat(60));
+            let messages = vec![user(&text, turn), answer(&"Wood. ".repeat(60), &[], turn)];
             history.append(at, messages);
         }
     }

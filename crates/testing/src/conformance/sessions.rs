@@ -122,13 +122,13 @@ pub fn a_parent_in_another_session_ends_the_walk(store: &dyn SessionStore) {
     row.parent = Some(parent.key);
     let leaf = write(store, |write| write.insert_loop(&row, &LoopMeta::default())).unwrap();
     read(store, |read| {
-        let mut met = 0;
+        let mut visited = 0;
         read.walk(leaf, &mut |row| {
-            met += 1;
+            visited += 1;
             assert_eq!(row.key, leaf);
             GO
         })?;
-        assert_eq!(met, 1);
+        assert_eq!(visited, 1);
         Ok(())
     })
     .unwrap();

@@ -11,7 +11,7 @@ pub fn now() -> i64 {
     Time::now().millis().unwrap()
 }
 
-pub fn told_at(text: &str, at: i64) -> Message {
+pub fn message_at(text: &str, at: i64) -> Message {
     Message::User(UserMessage {
         timestamp: Some(at.into()),
         ..match Message::user(text) {
@@ -30,7 +30,7 @@ pub fn every_message_of_an_append_gets_its_time_and_comes_back_as_it_was(store: 
     let chat = store.session("chat").unwrap();
     let note = AgentMessage::extension("note", Json::string("aside"));
     let given: Vec<AgentMessage> = vec![
-        told_at("Will it rain?", 1_700_000_000_123).into(),
+        message_at("Will it rain?", 1_700_000_000_123).into(),
         note,
         Message::assistant("It will.").into(),
         Message::user("And tomorrow?").into(),
@@ -65,12 +65,12 @@ pub fn what_was_appended_is_found_by_its_time(store: &Store) {
     let count = |query| store.search(query).unwrap().hits.len();
     assert_eq!(count(query(Some(before), None)), 1);
     assert_eq!(count(query(None, Some(before))), 0);
-    let moment = |at: i64| {
+    let at_time = |at: i64| {
         let at = Time::from_millis(at).unwrap();
         AsOf::time(store.database(), chat.id(), None, &at)
     };
-    assert!(moment(before).is_err());
-    let context = chat.context_as_of(moment(now()).unwrap()).unwrap();
+    assert!(at_time(before).is_err());
+    let context = chat.context_as_of(at_time(now()).unwrap()).unwrap();
     assert_eq!(context.messages.len(), 1);
 }
 
@@ -130,8 +130,11 @@ pub fn sessions_are_listed_by_instants_whatever_their_offsets(store: &Store) {
 pub fn times_survive_a_trip_through_lines_and_are_in_no_other_form(store: &Store) {
     let file = tempfile::tempdir().unwrap();
     let chat = store.session("chat").unwrap();
-    chat.append([told_at("Will it rain?", 5), Message::assistant("It will.")])
-        .unwrap();
+    chat.append([
+        message_at("Will it rain?", 5),
+        Message::assistant("It will."),
+    ])
+    .unwrap();
     let written = |form| {
         let mut bytes = Vec::new();
         export(store.database(), chat.id(), None, form, &mut bytes).unwrap();
@@ -189,7 +192,7 @@ pub fn other_messages_under_a_known_key_are_refused_and_the_first_are_named(stor
         vec![first[0].clone(), Message::assistant("It won't.")],
         vec![first[1].clone(), first[0].clone()],
         [first.clone(), vec![Message::user("And?")]].concat(),
-        vec![told_at("Will it rain?", 7), first[1].clone()],
+        vec![message_at("Will it rain?", 7), first[1].clone()],
     ] {
         let (loop_id, seqs, text) = refused(&chat, "k", other);
         assert_eq!((loop_id.as_str(), seqs), ("loop-1", 0..2));

@@ -34,7 +34,7 @@ pub(super) fn check<'a>(messages: &'a [Value], found: &mut FoundFaults<'a>) {
 /// Returns the blocks; a plain text is checked here and has none.
 fn blocks<'a>(message: &'a Value, found: &mut FoundFaults<'a>) -> &'a [Value] {
     match message.get("content") {
-        Some(Value::String(text)) => said(text, found),
+        Some(Value::String(text)) => check_text(text, found),
         Some(Value::Array(blocks)) if blocks.is_empty() => {
             found.add(ProviderFaultKind::EmptyContent, "the message is empty");
         }
@@ -44,7 +44,7 @@ fn blocks<'a>(message: &'a Value, found: &mut FoundFaults<'a>) -> &'a [Value] {
     &[]
 }
 
-fn said(text: &str, found: &mut FoundFaults<'_>) {
+fn check_text(text: &str, found: &mut FoundFaults<'_>) {
     if text.trim().is_empty() {
         found.add(
             ProviderFaultKind::EmptyContent,
@@ -76,7 +76,7 @@ fn prompt<'a>(message: &'a Value, found: &mut FoundFaults<'a>, is_last: bool) {
 /// Checks a text or an image.
 fn shown(block: &Value, found: &mut FoundFaults<'_>) {
     match text(block, "type") {
-        "text" => said(text(block, "text"), found),
+        "text" => check_text(text(block, "text"), found),
         "image" => image(block, found),
         other => found.form(format!("a block of type `{other}` does not belong here")),
     }
@@ -114,7 +114,7 @@ fn answer<'a>(message: &'a Value, found: &mut FoundFaults<'a>) {
     // A user message between them closed the calls of the answer before.
     for block in blocks {
         match text(block, "type") {
-            "text" => said(text(block, "text"), found),
+            "text" => check_text(text(block, "text"), found),
             "tool_use" => call(block, found),
             "thinking" if text(block, "signature").is_empty() => {
                 found.add(ProviderFaultKind::Thinking, "thinking has no signature");

@@ -219,13 +219,13 @@ fn usage(line: &str) -> Option<Usage> {
         count(found.trim())
     };
     let mut extra = Extra::default();
-    let set_usage = cost
+    let amount = cost
         .strip_prefix('$')
         .and_then(|rest| rest.split(' ').next());
-    if let Some(set_usage) = set_usage.filter(|set_usage| set_usage.parse::<f64>().is_ok())
-        && let Ok(set_usage) = Json::parse(set_usage)
+    if let Some(amount) = amount.filter(|amount| amount.parse::<f64>().is_ok())
+        && let Ok(amount) = Json::parse(amount)
     {
-        extra.insert("cost", set_usage);
+        extra.insert("cost", amount);
     }
     Some(Usage {
         input: of("sent")?,

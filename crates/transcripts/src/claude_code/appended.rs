@@ -17,7 +17,7 @@ struct TranscriptEnd {
 
 /// True if the end of a transcript that begins with the prompt of the loop `first` can be read by itself: no record in
 /// it depends on an earlier record, call or sub-agent, or is a compaction, and its title is that of the session.
-pub(super) fn stands_alone(end: &[u8], first: &LoopId, title: Option<&str>) -> bool {
+pub(super) fn is_readable_alone(end: &[u8], first: &LoopId, title: Option<&str>) -> bool {
     let mut reader = Cursor::new(end);
     let Ok(mut lines) = ValueReader::new(&mut reader) else {
         return false;

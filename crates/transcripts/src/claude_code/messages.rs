@@ -4,6 +4,7 @@ use loopstore::model::{
     AgentMessage, AssistantMessage, Author, Content, Json, Message, Time, ToolResultMessage,
     UserMessage,
 };
+use loopstore::provider::context_management::read_report;
 use loopstore_digest::activity::outcome::refusal_words;
 use serde_json::value::RawValue;
 
@@ -204,6 +205,7 @@ pub(super) fn answer(records: Vec<ExtendedFields<'_>>) -> AgentMessage {
         .iter()
         .any(|record| record.is_true("isApiErrorMessage"));
     let found_usage = last("usage");
+    let report = last("context_management").and_then(|report| read_report(&kept(report)));
     let mut message = AssistantMessage {
         content: bodies
             .iter()
@@ -237,6 +239,10 @@ pub(super) fn answer(records: Vec<ExtendedFields<'_>>) -> AgentMessage {
     };
     let mut message = AgentMessage::from(Message::Assistant(message));
     message.extra_mut().insert(SOURCE, source);
+    if let Some(report) = report.filter(|report| !report.is_empty()) {
+        // One that nests too deep is in the record alone.
+        let _ = message.set_applied_edits(&report);
+    }
     message
 }
 

@@ -49,8 +49,8 @@ impl Importer for ClaudeCode {
         lines.any(looks_like_a_record) && !is_qwen(head)
     }
 
-    fn stands_alone(&self, end: &[u8], first: &LoopId, title: Option<&str>) -> bool {
-        appended::stands_alone(end, first, title)
+    fn is_readable_alone(&self, end: &[u8], first: &LoopId, title: Option<&str>) -> bool {
+        appended::is_readable_alone(end, first, title)
     }
 
     fn import(&self, source: &mut Source<'_>, sink: &mut dyn Sink) -> Result<(), ImportError> {

@@ -201,7 +201,7 @@ impl TaskFiles {
             }
             _ => {}
         }
-        // Without a position, a range cannot be told from the one before it.
+        // Without a position, a range cannot be distinguished from the one before it.
         if let Some(answer) = answer {
             self.hide(record, answer, at, ranges);
         }

@@ -10,7 +10,7 @@ use super::words::{HOSTED, OWN};
 use crate::fields::{Fields, list};
 use crate::values::{
     arguments, call, contents, count, data_url, exit_code_failed, is_encrypted, json, millis_of,
-    object_in, other, rest_within, says_failed, text_of, user, with_source,
+    object_in, other, reports_failure, rest_within, text_of, user, with_source,
 };
 
 /// True if an item is part of an answer.
@@ -364,5 +364,5 @@ fn failed(output: &RawValue) -> bool {
     }
     let first_part = || text_of(object_in(Some(list(output)?.first()?))?.get("text"));
     let plain_text = text_of(Some(output)).or_else(first_part);
-    plain_text.is_some_and(|plain_text| says_failed(&plain_text))
+    plain_text.is_some_and(|plain_text| reports_failure(&plain_text))
 }

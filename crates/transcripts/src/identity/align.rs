@@ -293,7 +293,7 @@ impl LoopPair<'_, '_> {
         }
         let end = match pairs.last() {
             _ if is_over || grows => self.entries.len(),
-            Some(last) => notes.known_behind(last.ours + 1),
+            Some(last) => notes.known_after(last.ours + 1),
             None => 0,
         };
         fates.truncate(end);
@@ -355,7 +355,7 @@ impl<'n, 'a, 'c> Notes<'n, 'a, 'c> {
     }
 
     /// Returns the index after the known notes that begin at `at`.
-    fn known_behind(&self, at: usize) -> usize {
+    fn known_after(&self, at: usize) -> usize {
         let rest = self.of.entries[at..].iter();
         let known =
             rest.take_while(|entry| entry.is_note() && self.known.contains_key(&entry.digest));

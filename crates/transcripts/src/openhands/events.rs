@@ -146,10 +146,10 @@ impl Events<'_> {
         let message = with_thinking(Message::Assistant(message).into(), &fields);
         fields.retain(|key| !matches!(key, "kind" | "timestamp"));
         let message = with_extra_source(message, rest(&fields));
-        let expect_more = response.is_some() && response == before;
+        let is_same_response = response.is_some() && response == before;
         self.response = response;
         self.shown.hold_message(&message, raw.len());
-        match expect_more {
+        match is_same_response {
             true => self.transcript.more_of_answer(message, raw.as_bytes())?,
             false => {
                 let name = String::new;

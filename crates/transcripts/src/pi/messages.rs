@@ -107,8 +107,8 @@ fn added(
         "custom" | "hookMessage" => contents(message.take("content"), block)?,
         "branchSummary" | "compactionSummary" => {
             let summary = message.take_string("summary").unwrap_or_default();
-            let split_around = [SUMMARY, BRANCH][usize::from(role == "branchSummary")];
-            vec![wrapped(split_around, &summary)]
+            let frame = [SUMMARY, BRANCH][usize::from(role == "branchSummary")];
+            vec![wrapped(frame, &summary)]
         }
         _ => return Ok(PiRecord::Extension),
     };

@@ -102,7 +102,7 @@ pub struct LoopLine {
 
 /// A turn of a loop, by its number.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Site {
+pub struct JsonTurnRef {
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
     pub turn: u32,
@@ -122,7 +122,7 @@ pub struct TurnLine {
     pub turn_index: Option<i64>,
     pub answered: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<Site>,
+    pub answers: Vec<JsonTurnRef>,
     pub tick: i64,
     pub started_at: Option<i64>,
     pub ended_at: Option<i64>,

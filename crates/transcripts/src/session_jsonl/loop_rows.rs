@@ -325,7 +325,7 @@ impl SessionTarget<'_> {
         let stored = self.write.calls(row.loop_key, &row.call_id)?;
         match stored.iter().find(|stored| stored.nth == row.nth) {
             None => self.write.insert_call(&row)?,
-            Some(stored) if is_behind(stored, &row) => self.write.update_call(&row)?,
+            Some(stored) if is_earlier(stored, &row) => self.write.update_call(&row)?,
             Some(_) => return Ok(()),
         }
         self.open.is_changed = true;
@@ -405,9 +405,9 @@ impl SessionTarget<'_> {
 }
 
 /// True if a stored call is in an earlier state than the incoming one.
-fn is_behind(stored: &CallRow, incoming: &CallRow) -> bool {
-    let enter_stage = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
-    enter_stage(stored) < enter_stage(incoming)
+fn is_earlier(stored: &CallRow, incoming: &CallRow) -> bool {
+    let progress = |row: &CallRow| (row.finished_at.is_some(), row.attempts);
+    progress(stored) < progress(incoming)
 }
 
 fn meta_of(line: &LoopLine) -> LoopMeta {

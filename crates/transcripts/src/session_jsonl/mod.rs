@@ -17,7 +17,7 @@ use loopstore::model::MAX_JSON_DEPTH;
 use serde::de::DeserializeOwned;
 
 use self::form::{AnyLine, LineKind};
-pub use self::restore::Restore;
+pub use self::restore::SessionRestorer;
 use super::fields::reason;
 use super::key_outline::KeyOutline;
 use super::lines::{LinePart, ValueReader};
@@ -30,9 +30,9 @@ const MORE_DEPTH: usize = 16;
 
 /// Reads loopstore's own lines.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct StoredLines;
+pub struct SessionLines;
 
-impl Importer for StoredLines {
+impl Importer for SessionLines {
     fn format(&self) -> &'static str {
         "loopstore"
     }
@@ -53,13 +53,13 @@ impl Importer for StoredLines {
     fn restore(
         &self,
         source: &mut Source<'_>,
-        into: &mut Restore<'_>,
+        into: &mut SessionRestorer<'_>,
     ) -> Option<Result<(), ImportError>> {
         Some(read(source, into))
     }
 }
 
-fn read(source: &mut Source<'_>, into: &mut Restore<'_>) -> Result<(), ImportError> {
+fn read(source: &mut Source<'_>, into: &mut SessionRestorer<'_>) -> Result<(), ImportError> {
     let unread = |error| ImportError::Read {
         path: source.path.to_owned(),
         source: error,
@@ -79,7 +79,7 @@ fn read(source: &mut Source<'_>, into: &mut Restore<'_>) -> Result<(), ImportErr
     into.is_whole().map_err(|error| in_line(last, error))
 }
 
-fn take(text: &str, into: &mut Restore<'_>) -> Result<(), ImportError> {
+fn take(text: &str, into: &mut SessionRestorer<'_>) -> Result<(), ImportError> {
     let record = parse::<AnyLine>(text)?.record;
     match record {
         LineKind::Session => return into.session(parse(text)?),

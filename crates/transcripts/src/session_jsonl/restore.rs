@@ -23,7 +23,7 @@ use crate::{ImportError, ImportReport};
 const MAX_TICK: i64 = 1 << 53;
 
 /// Restores stored rows into a store, session by session.
-pub struct Restore<'a> {
+pub struct SessionRestorer<'a> {
     write: &'a mut (dyn StoreWrite + 'a),
     counter: &'a dyn TokenCounter,
     /// The only session to restore; `None` for all.
@@ -97,7 +97,7 @@ pub(super) struct SessionTarget<'r> {
     pub(super) open: &'r mut OpenSession,
 }
 
-impl<'a> Restore<'a> {
+impl<'a> SessionRestorer<'a> {
     /// Returns a restore into `write`; with `only`, of just that session.
     pub(crate) fn new(
         write: &'a mut (dyn StoreWrite + 'a),

@@ -4,8 +4,6 @@
 //! An importer reads one record after the other and passes on its role. Only earlier records affect the result, so that
 //! a transcript that has grown yields the same calls as before and then more. Positions of turns equal their indices:
 //! no turn is without a message.
-//! before, so that a transcript that has grown gives what it gave before and then more. Positions of
-//! turns equal their indices: no turn is without a message.
 
 mod head;
 mod loops;

@@ -6,7 +6,9 @@ use std::path::Path;
 use insta::assert_snapshot;
 use loopstore::extend::compaction::{DigestInput, digest_of};
 use loopstore::extend::{decode, read};
-use loopstore::{AgentMessage, Author, HeuristicTokenCounter, Message, Placed, Role, SqliteStore};
+use loopstore::{
+    AgentMessage, Author, HeuristicTokenCounter, LoopMessage, Message, Role, SqliteStore,
+};
 use loopstore_transcripts::{ImportOptions, import_paths};
 use loopstore_verify::verify;
 use rusqlite::Connection;
@@ -326,12 +328,12 @@ fn the_task_in_the_digest_of_a_recorded_session_is_a_persons_words() {
         let store = imported(&folder.join(format));
         let (mut tasks, mut prompts) = (0, 0);
         for messages in by_session(&store) {
-            let placed = (0..).zip(messages).map(|(seq, message)| Placed {
+            let placed = (0..).zip(messages).map(|(seq, message)| LoopMessage {
                 turn: seq,
                 seq,
                 message,
             });
-            let placed: Vec<Placed> = placed.collect();
+            let placed: Vec<LoopMessage> = placed.collect();
             let said = placed
                 .iter()
                 .filter_map(|p| p.message.message()?.prompt_text());

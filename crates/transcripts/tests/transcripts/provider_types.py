@@ -115,7 +115,11 @@ def adapters():
         ),
         ("anthropic", "request"): request(
             "Messages",
-            {"system": str | texts, "messages": required[list[closed(beta.BetaMessageParam)]]},
+            {
+                "system": str | texts,
+                "messages": required[list[closed(beta.BetaMessageParam)]],
+                "context_management": closed(beta.BetaContextManagementConfigParam),
+            },
         ),
         ("openai", "answer"): TypeAdapter(chat.ChatCompletion),
         ("responses", "answer"): TypeAdapter(responses.Response),

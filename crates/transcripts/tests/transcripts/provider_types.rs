@@ -2,10 +2,14 @@
 //! conversations, and a request that is read and written again is unchanged.
 
 use std::io::Write as _;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use loopstore::provider::context_management::{
+    ClearThinking, ClearToolInputs, ClearToolUses, ClearTrigger, ContextManagement, KeptThinking,
+};
 use loopstore::provider::{self, Form, ProviderRequest};
 use loopstore::{
     BuildOptions, Database, Policy, SessionHandle, SessionId, SqliteStore, Store,
@@ -161,6 +165,52 @@ fn of_provider(chat: &SessionHandle, form: Form) -> SessionHandle {
     chat.clone().with_policy(policy)
 }
 
+/// Returns settings of context editing: without a field, with every field, and with every kind of value.
+fn settings() -> Vec<ContextManagement> {
+    let of = |clear_tool_uses, clear_thinking| ContextManagement {
+        clear_tool_uses,
+        clear_thinking,
+    };
+    let uses = |trigger, clear_tool_inputs| ClearToolUses {
+        trigger: Some(trigger),
+        keep: Some(5),
+        clear_at_least: Some(5_000),
+        exclude_tools: vec!["web_search".into()],
+        clear_tool_inputs,
+    };
+    let tokens = uses(ClearTrigger::InputTokens(30_000), ClearToolInputs::All);
+    let named = ClearToolInputs::Of(vec!["look".into()]);
+    let count = uses(ClearTrigger::ToolUses(20), named);
+    let turns = NonZeroU32::new(2).map(KeptThinking::Turns);
+    let keeps = [None, turns, Some(KeptThinking::All)];
+    let [newest, two, all] = keeps.map(|keep| Some(ClearThinking { keep }));
+    vec![
+        of(None, None),
+        of(Some(ClearToolUses::default()), newest),
+        of(Some(tokens), two),
+        of(Some(count), None),
+        of(None, all),
+    ]
+}
+
+#[test]
+fn the_providers_types_take_the_setting_of_context_editing() {
+    let Some(python) = find(&PROVIDER_TYPES) else {
+        return;
+    };
+    let mut requests = Requests::new();
+    let messages = [loopstore::Message::user("Will it rain?").into()];
+    for (form, setting) in Form::ALL
+        .into_iter()
+        .flat_map(|form| settings().into_iter().map(move |setting| (form, setting)))
+    {
+        let request = ProviderRequest::new(form, &messages).with_context_management(setting);
+        let request = serde_json::to_value(request).unwrap();
+        requests.add("setting", form, "request", &request);
+    }
+    requests.validate(&python);
+}
+
 /// Returns whole answers as the providers' APIs return them.
 fn answers() -> Vec<(Form, Value)> {
     let completion = json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1_760_000_000,
@@ -205,6 +255,11 @@ fn answers() -> Vec<(Form, Value)> {
                 "url": "https://a.test"}]},
             {"type": "tool_use", "id": "c1", "name": "look", "input": {"z": 1}}],
         "stop_reason": "tool_use", "stop_sequence": null,
+        "context_management": {"applied_edits": [
+            {"type": "clear_thinking_20251015", "cleared_thinking_turns": 1,
+                "cleared_input_tokens": 200},
+            {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 8,
+                "cleared_input_tokens": 50_000}]},
         "usage": {"input_tokens": 9, "output_tokens": 2}});
     vec![
         (Form::OpenAiChat, completion),
@@ -228,8 +283,16 @@ fn an_answer_of_the_providers_types_goes_back_as_a_request_of_theirs() {
         assert_eq!(appended.turns.len(), 1, "{form}: one answer is one turn");
         chat.append([loopstore::Message::tool_result("c1", "rain")])
             .unwrap();
-        let written = provider::write(form, &chat.context().unwrap()).unwrap();
+        let context = chat.context().unwrap();
+        let reports = context
+            .messages
+            .iter()
+            .filter_map(|one| one.applied_edits());
+        let reported: usize = reports.map(|report| report.edits.len()).sum();
+        assert_eq!(reported, if form == Form::Anthropic { 2 } else { 0 });
+        let written = provider::write(form, &context).unwrap();
         requests.add("request", form, "request", &written);
+        assert_eq!(written.get("context_management"), None);
         // All opaque state and every item of a hosted tool is unchanged.
         let text = written.to_string();
         let blocks = answer.get("output").or(answer.get("content"));

@@ -84,13 +84,13 @@ fn agent(prompts: usize) -> BasicAgent {
 
 /// Prompts the agent and returns its events.
 async fn prompt(agent: &mut BasicAgent, text: &str) -> Vec<phi_core::AgentEvent> {
-    let (sender, mut events) = unbounded_channel();
+    let (sender, mut receiver) = unbounded_channel();
     agent.prompt_with_sender(text, sender).await;
-    let mut told = Vec::new();
-    while let Some(event) = events.recv().await {
-        told.push(event);
+    let mut events = Vec::new();
+    while let Some(event) = receiver.recv().await {
+        events.push(event);
     }
-    told
+    events
 }
 
 async fn context(store: &AsyncStore) -> Context {
@@ -115,41 +115,41 @@ async fn compact(store: &AsyncStore) -> CompactReport {
 }
 
 /// Compares the agent's events with those in its log.
-async fn check_log(log: &PhiEventLog, told: &[phi_core::AgentEvent]) {
+async fn check_log(log: &PhiEventLog, events: &[phi_core::AgentEvent]) {
     log.flush("s").await.unwrap();
     let logged = log.read_since("s", 0).await.unwrap();
     let ordinals: Vec<u64> = logged.iter().map(|(ordinal, _)| *ordinal).collect();
-    assert_eq!(ordinals, (1..=told.len() as u64).collect::<Vec<_>>());
-    for ((_, logged), told) in logged.iter().zip(told) {
-        assert_eq!(json(logged), json(told));
+    assert_eq!(ordinals, (1..=events.len() as u64).collect::<Vec<_>>());
+    for ((_, logged), event) in logged.iter().zip(events) {
+        assert_eq!(json(logged), json(event));
     }
 }
 
-struct Stage {
+struct PhiAgent {
     store: AsyncStore,
     log: PhiEventLog,
     recorder: PhiRecorder,
-    told: Vec<phi_core::AgentEvent>,
+    events: Vec<phi_core::AgentEvent>,
 }
 
-impl Stage {
+impl PhiAgent {
     fn open(path: &Path) -> Self {
         let store = open(path);
         Self {
             log: PhiEventLog::new(store.clone()),
             recorder: PhiRecorder::new(store.clone(), RecorderOptions::default()),
             store,
-            told: Vec::new(),
+            events: Vec::new(),
         }
     }
 
     /// Prompts the agent, records its events, and compares its messages with the stored ones.
     async fn prompt(&mut self, agent: &mut BasicAgent, text: &str) {
-        let told = prompt(agent, text).await;
-        for event in &told {
+        let events = prompt(agent, text).await;
+        for event in &events {
             self.recorder.record(event).await.unwrap();
         }
-        self.told.extend(told);
+        self.events.extend(events);
         let found = context(&self.store).await;
         assert_eq!(all_plain(&found.messages), all_plain(agent.messages()));
         // The mock numbers its calls from 1 in each turn.
@@ -167,24 +167,24 @@ fn an_agent_is_recorded_compacted_dropped_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.db");
     let runtime = runtime();
-    let told = runtime.block_on(async {
-        let mut stage = Stage::open(&path);
+    let events = runtime.block_on(async {
+        let mut stage = PhiAgent::open(&path);
         let mut agent = agent(6).with_event_log(Arc::new(stage.log.clone()));
         for n in 0..6 {
             stage.prompt(&mut agent, &format!("Prompt {n}")).await;
         }
-        check_log(&stage.log, &stage.told).await;
+        check_log(&stage.log, &stage.events).await;
         let before = context(&stage.store).await.tokens;
         let report = compact(&stage.store).await;
         assert!(report.run.is_some(), "{report:?}");
         assert!(context(&stage.store).await.tokens < before / 2);
-        stage.told
+        stage.events
     });
     drop(runtime);
 
     self::runtime().block_on(async {
-        let mut stage = Stage::open(&path);
-        stage.told = told;
+        let mut stage = PhiAgent::open(&path);
+        stage.events = events;
         let compacted = context(&stage.store).await;
         let messages = compacted.messages.iter().map(context_message);
         let mut agent = agent(2)
@@ -192,7 +192,7 @@ fn an_agent_is_recorded_compacted_dropped_and_resumed() {
             .with_config_id("again")
             .with_messages(messages.collect::<Result<_, _>>().unwrap());
         stage.prompt(&mut agent, "Go on").await;
-        check_log(&stage.log, &stage.told).await;
+        check_log(&stage.log, &stage.events).await;
         let after = context(&stage.store).await;
         let kept = compacted.messages.len();
         let (kept, new) = (&after.messages[..kept], after.messages.len() - kept);
@@ -212,10 +212,10 @@ fn an_agent_is_recorded_compacted_dropped_and_resumed() {
 fn an_agent_whose_loop_ids_are_taken_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     runtime().block_on(async {
-        let mut stage = Stage::open(&folder.path().join("agent.db"));
+        let mut stage = PhiAgent::open(&folder.path().join("agent.db"));
         stage.prompt(&mut agent(1), "One").await;
-        let told = prompt(&mut agent(1), "Again").await;
-        let refused = stage.recorder.record(&told[0]).await.unwrap_err();
+        let events = prompt(&mut agent(1), "Again").await;
+        let refused = stage.recorder.record(&events[0]).await.unwrap_err();
         assert!(
             refused.to_string().contains("has already begun"),
             "{refused}"
@@ -234,8 +234,10 @@ fn recorded_sessions_are_saved_and_loaded_without_loss() {
         let mut agent = agent(3);
         let mut recorder = phi_core::SessionRecorder::new(SessionRecorderConfig::default());
         for n in 0..3 {
-            let told = prompt(&mut agent, &format!("Prompt {n}")).await;
-            told.into_iter().for_each(|event| recorder.on_event(event));
+            let events = prompt(&mut agent, &format!("Prompt {n}")).await;
+            events
+                .into_iter()
+                .for_each(|event| recorder.on_event(event));
             let session = recorder.get_session("s").unwrap().clone();
             sessions.save(&session).await.unwrap();
             // A host that saves after each event saves again.
@@ -260,7 +262,7 @@ fn recorded_sessions_are_saved_and_loaded_without_loss() {
 fn a_session_recorded_from_events_loads_but_is_not_saved_over() {
     let folder = tempfile::tempdir().unwrap();
     runtime().block_on(async {
-        let mut stage = Stage::open(&folder.path().join("agent.db"));
+        let mut stage = PhiAgent::open(&folder.path().join("agent.db"));
         let mut agent = agent(2);
         stage.prompt(&mut agent, "One").await;
         stage.prompt(&mut agent, "Two").await;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use loopstore::compact::CompactOutcome;
-use loopstore::extend::active_blocks::{ActiveBlocks, View};
+use loopstore::extend::active_blocks::{ActiveBlocks, ChainView};
 use loopstore::extend::{self as store, append, session};
 use loopstore::*;
 use loopstore_phi::recorded_message;
@@ -142,7 +142,7 @@ impl<'a> Twin<'a> {
         store::read(self.store, |read| {
             let key = read.session(&self.id)?.unwrap().key;
             let leaf = read.loop_by_id(key, &own_id(self.world.leaf))?.unwrap();
-            ActiveBlocks::new(read, leaf.key, View::default()).newest_live_run()
+            ActiveBlocks::new(read, leaf.key, ChainView::default()).newest_live_run()
         })
         .unwrap()
         .is_some()

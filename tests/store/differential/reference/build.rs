@@ -1,4 +1,4 @@
-//! The context, section 5: what the next model call sees.
+//! The context of the next model call, section 5.
 
 use super::forces::{AsOf, anchor, at, in_force, options, seen};
 use super::layout;
@@ -8,8 +8,8 @@ use super::tokens::{context_tokens, message_tokens};
 use super::turns::{Place, chain, link_places, pairs};
 use super::types::*;
 
-/// Returns the context of a leaf as of a moment (then its loop replaces `leaf`), with options not
-/// given.
+/// Returns the context of a leaf, optionally as of an earlier point (whose loop then replaces `leaf`), with default
+/// options.
 pub fn build(s: &RefSession, leaf: usize, as_of: Option<AsOf>) -> Vec<RefOut> {
     match as_of {
         None => build_with(s, leaf, &options(s, leaf)),
@@ -37,8 +37,8 @@ pub fn tokens_with(s: &RefSession, leaf: usize, config: &RefConfig) -> u64 {
     context_tokens(&build_with(s, leaf, config))
 }
 
-/// Returns the place on the chain of the first loop in the context. With `Skip`, a loop that shows
-/// the call of a result in the context is in scope, "with those between".
+/// Returns the position on the chain of the first loop in the context. With `Skip`, a loop that shows the call of a
+/// result in the context is in scope, "with those between".
 pub fn first_in_context(s: &RefSession, leaf: usize, config: &RefConfig) -> usize {
     let s = &seen(s, config);
     if config.older_loops == OlderLoops::Rollup {
@@ -63,7 +63,7 @@ fn call_left_behind(s: &RefSession, leaf: usize, first: usize) -> Option<usize> 
         .map(|p| p.call.depth)
 }
 
-/// Returns what one loop of the chain gives to the context.
+/// Returns the messages of one loop of the chain in the context.
 pub fn loop_context(s: &RefSession, leaf: usize, depth: usize) -> Vec<RefOut> {
     let link = chain(s, leaf)[depth];
     let places = link_places(s, depth, link);
@@ -145,8 +145,8 @@ fn replacement(block: &RefBlock, r: &RefReplacement, part: RefPart) -> RefOut {
     }
 }
 
-/// Returns whether a message of the chain is read, whole or cut, if its loop is in the context. One that
-/// is quoted is not read where it stood.
+/// Returns true if a message of the chain is shown, whole or cut, if its loop is in the context. A quoted message is
+/// not shown at its original position.
 pub fn shows(s: &RefSession, leaf: usize, loop_ix: usize, message: usize) -> bool {
     let hides = |c: &RefCoverage| {
         let gone = !matches!(c.disposition, Disposition::Kept | Disposition::Truncated);
@@ -162,7 +162,7 @@ pub fn shows(s: &RefSession, leaf: usize, loop_ix: usize, message: usize) -> boo
     })
 }
 
-/// Returns `(loop, message)` of each result in a context whose call stands nowhere before it.
+/// Returns `(loop, message)` of each result in a context without an earlier call.
 pub fn results_without_call(context: &[RefOut]) -> Vec<(usize, usize)> {
     let makes = |o: &RefOut, id: &String| o.message.calls.iter().any(|(call, _, _)| call == id);
     let mut faults = Vec::new();

@@ -7,7 +7,7 @@ use super::pins;
 use super::types::*;
 
 /// A message of a line: `(loop, index, turn)`.
-type Spot = (usize, usize, u32);
+type ChainMessage = (usize, usize, u32);
 
 /// Returns the turn of each message of a loop, `None` for extensions.
 fn turn_numbers(l: &RefLoop) -> Vec<Option<u32>> {
@@ -30,20 +30,20 @@ fn turn_numbers(l: &RefLoop) -> Vec<Option<u32>> {
 }
 
 /// Returns every message that belongs to the leaf's chain, in order.
-fn spots(s: &RefSession, leaf: usize) -> Vec<Spot> {
+fn chain_messages(s: &RefSession, leaf: usize) -> Vec<ChainMessage> {
     let l = &s.loops[leaf];
-    let mut spots = match l.parent {
-        Some(parent) => spots(s, parent),
+    let mut chain_messages = match l.parent {
+        Some(parent) => chain_messages(s, parent),
         None => Vec::new(),
     };
     if let Some(parent) = l.parent {
-        spots.retain(|&(loop_ix, _, turn)| {
+        chain_messages.retain(|&(loop_ix, _, turn)| {
             loop_ix != parent || l.parent_turn.is_some_and(|cut| turn <= cut)
         });
     }
     let numbers = turn_numbers(l).into_iter().enumerate();
-    spots.extend(numbers.filter_map(|(i, turn)| Some((leaf, i, turn?))));
-    spots
+    chain_messages.extend(numbers.filter_map(|(i, turn)| Some((leaf, i, turn?))));
+    chain_messages
 }
 
 /// Checks the model's own context of a leaf, with options not given.
@@ -54,7 +54,7 @@ pub fn every_turn_once(s: &RefSession, leaf: usize) -> Result<(), String> {
 /// Checks the model's own context of a leaf. With `Skip`, loops older than the scope are absent.
 pub fn every_turn_once_with(s: &RefSession, leaf: usize, config: &RefConfig) -> Result<(), String> {
     let s = &seen(s, config);
-    let mut line: Vec<usize> = spots(s, leaf).iter().map(|p| p.0).collect();
+    let mut line: Vec<usize> = chain_messages(s, leaf).iter().map(|p| p.0).collect();
     line.dedup();
     let blocks: Vec<RefBlock> = line
         .iter()
@@ -65,9 +65,9 @@ pub fn every_turn_once_with(s: &RefSession, leaf: usize, config: &RefConfig) -> 
     shown_or_covered_once(s, leaf, first, &build_with(s, leaf, config), &blocks)
 }
 
-/// Checks that each message of the chain, from loop `first` on, is either in the context exactly
-/// once, kept as it is or cut as its coverage says, or hidden by the coverage of exactly one of
-/// the blocks in force; that older ones are absent; and that the order is that of the chain.
+/// Checks that each message of the chain, from loop `first` on, is either in the context exactly once (whole or cut,
+/// according to its coverage), or hidden by the coverage of exactly one active block; that older messages are absent;
+/// and that the order is that of the chain.
 pub fn shown_or_covered_once(
     s: &RefSession,
     leaf: usize,
@@ -75,20 +75,20 @@ pub fn shown_or_covered_once(
     context: &[RefOut],
     blocks: &[RefBlock],
 ) -> Result<(), String> {
-    let line = spots(s, leaf);
+    let line = chain_messages(s, leaf);
     let scope = loops_from(s, leaf, first);
-    for &spot in &line {
-        let skipped = !scope.contains(&spot.0);
-        let is_quote = |o: &&RefOut| o.quotes == Some((spot.0, spot.1));
+    for &position in &line {
+        let skipped = !scope.contains(&position.0);
+        let is_quote = |o: &&RefOut| o.quotes == Some((position.0, position.1));
         let quotes = context.iter().filter(is_quote).count();
         let shown: Vec<&RefOut> = context
             .iter()
-            .filter(|o| (o.loop_ix, o.original) == (spot.0, Some(spot.1)))
+            .filter(|o| (o.loop_ix, o.original) == (position.0, Some(position.1)))
             .collect();
         match skipped {
             true if shown.is_empty() && quotes <= 1 => (),
-            true => return Err(format!("{spot:?} is older than the scope but shown")),
-            false => check_spot(s, spot, &shown, &fates(blocks, spot), quotes)?,
+            true => return Err(format!("{position:?} is older than the scope but shown")),
+            false => check_spot(s, position, &shown, &fates(blocks, position), quotes)?,
         }
     }
     in_order(&line, context)
@@ -106,7 +106,7 @@ fn loops_from(s: &RefSession, leaf: usize, first: usize) -> Vec<usize> {
     loops
 }
 
-fn fates(blocks: &[RefBlock], (loop_ix, message, turn): Spot) -> Vec<Disposition> {
+fn fates(blocks: &[RefBlock], (loop_ix, message, turn): ChainMessage) -> Vec<Disposition> {
     let of_loop = blocks.iter().filter(|b| b.loop_ix == loop_ix);
     let lines = of_loop
         .flat_map(|b| &b.coverage)
@@ -116,15 +116,15 @@ fn fates(blocks: &[RefBlock], (loop_ix, message, turn): Spot) -> Vec<Disposition
 
 fn check_spot(
     s: &RefSession,
-    spot: Spot,
+    position: ChainMessage,
     shown: &[&RefOut],
     fates: &[Disposition],
     quotes: usize,
 ) -> Result<(), String> {
-    let original = &s.loops[spot.0].messages[spot.1];
+    let original = &s.loops[position.0].messages[position.1];
     let holds = match (shown, fates) {
-        ([o], [] | [Disposition::Kept]) => o.message == *original && o.turn == spot.2,
-        ([o], [Disposition::Truncated]) => o.message != *original && o.turn == spot.2,
+        ([o], [] | [Disposition::Kept]) => o.message == *original && o.turn == position.2,
+        ([o], [Disposition::Truncated]) => o.message != *original && o.turn == position.2,
         ([], [Disposition::Kept]) => quotes == 1,
         ([], [Disposition::Summarised | Disposition::Dropped | Disposition::RolledUp]) => true,
         _ => false,
@@ -132,13 +132,13 @@ fn check_spot(
     let holds = holds && (quotes == 0 || (shown.is_empty() && fates == [Disposition::Kept]));
     holds.then_some(()).ok_or_else(|| {
         format!(
-            "{spot:?} is shown {} times, quoted {quotes} times, covered as {fates:?}",
+            "{position:?} is shown {} times, quoted {quotes} times, covered as {fates:?}",
             shown.len()
         )
     })
 }
 
-fn in_order(line: &[Spot], context: &[RefOut]) -> Result<(), String> {
+fn in_order(line: &[ChainMessage], context: &[RefOut]) -> Result<(), String> {
     let place = |o: &RefOut| {
         line.iter()
             .position(|p| (p.0, Some(p.1)) == (o.loop_ix, o.original))
@@ -162,8 +162,8 @@ fn in_order(line: &[Spot], context: &[RefOut]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that "the ranges of a block follow each other without gap or overlap" from turn 0 on,
-/// and that its coverage tells of just those turns, each in the words of its section.
+/// Checks that "the ranges of a block follow each other without gap or overlap" from turn 0 on, and that its coverage
+/// has exactly those turns, each with the disposition of its section.
 pub fn sections_partition(block: &RefBlock) -> Result<(), String> {
     let section = |s: &Option<RefSection>| s.as_ref().map(|s| s.range);
     let ranges = [
@@ -253,9 +253,9 @@ pub fn context_parts_no_pair(
     leaf: usize,
     context: &[RefOut],
 ) -> Result<(), String> {
-    let line = spots(s, leaf);
-    let message = |p: &Spot| &s.loops[p.0].messages[p.1];
-    let shown = |p: &Spot| {
+    let line = chain_messages(s, leaf);
+    let message = |p: &ChainMessage| &s.loops[p.0].messages[p.1];
+    let shown = |p: &ChainMessage| {
         context
             .iter()
             .any(|o| (o.loop_ix, o.original) == (p.0, Some(p.1)))
@@ -264,7 +264,7 @@ pub fn context_parts_no_pair(
         let Some(id) = &message(result).answers else {
             continue;
         };
-        let makes = |p: &&Spot| message(p).calls.iter().any(|(call, _, _)| call == id);
+        let makes = |p: &&ChainMessage| message(p).calls.iter().any(|(call, _, _)| call == id);
         let Some(call) = line[..i].iter().rev().find(makes) else {
             continue;
         };
@@ -277,10 +277,9 @@ pub fn context_parts_no_pair(
     Ok(())
 }
 
-/// Checks the context of a leaf just after a run was committed there: every pinned message stands in it word
-/// for word exactly once, where it was or quoted, and nothing else is quoted. With `Skip`, loops older than
-/// the scope are absent.
-pub fn what_is_pinned_stands(s: &RefSession, leaf: usize) -> Result<(), String> {
+/// Checks the context of a leaf just after a run was committed there: every pinned message is in it unchanged exactly
+/// once, in its place or quoted, and nothing else is quoted. With `Skip`, loops older than the scope are absent.
+pub fn pinned_messages_are_shown(s: &RefSession, leaf: usize) -> Result<(), String> {
     let config = options(s, leaf);
     let s = &seen(s, &config);
     let context = build_with(s, leaf, &config);
@@ -314,7 +313,7 @@ pub fn what_is_pinned_stands(s: &RefSession, leaf: usize) -> Result<(), String> 
     }
 }
 
-/// Returns what became of each message of the chain that a block in force stands for, in order.
+/// Returns the disposition of each message of the chain that an active block covers, in order.
 pub fn coverage_of(s: &RefSession, leaf: usize) -> Vec<(RefPlace, Disposition)> {
     let config = options(s, leaf);
     let s = &seen(s, &config);

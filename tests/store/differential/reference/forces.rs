@@ -1,9 +1,9 @@
-//! What is in force, section 3, and the session as it stood at an earlier moment.
+//! The active blocks, section 3, and the session at an earlier tick.
 
 use super::turns::{chain, complete_turns, groups};
 use super::types::*;
 
-/// A moment of the past.
+/// An earlier point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsOf {
     /// "For the run's own loop, just after its commit."
@@ -15,7 +15,7 @@ pub enum AsOf {
     Reply { loop_ix: usize, turn: u32 },
 }
 
-/// Returns the session as it stood at a moment, and the leaf from which it is read.
+/// Returns the session at an earlier point, and the leaf from which it is read.
 pub fn at(s: &RefSession, as_of: AsOf) -> (RefSession, usize) {
     match as_of {
         AsOf::Run(run) => (at_tick(s, s.runs[run].tick), s.runs[run].loop_ix),
@@ -68,13 +68,13 @@ pub fn originals(s: &RefSession) -> RefSession {
     }
 }
 
-/// Returns the point of something done now on a loop: "how many complete turns that loop had".
+/// Returns the point of an event on a loop: "how many complete turns that loop had".
 pub fn point(s: &RefSession, loop_ix: usize) -> u32 {
     complete_turns(&s.loops[loop_ix])
 }
 
-/// Returns whether something done at a point counts from a leaf: "if that loop is on the leaf's
-/// chain and had then no complete turn beyond its cut".
+/// Returns true if an event at a point counts from a leaf: "if that loop is on the leaf's chain and had then no
+/// complete turn beyond its cut".
 pub fn counts(s: &RefSession, leaf: usize, loop_ix: usize, point: u32) -> bool {
     let within = |turns| loop_ix == leaf || point <= turns;
     chain(s, leaf)
@@ -91,8 +91,8 @@ pub fn last_flip<'a>(s: &RefSession, leaf: usize, run: &'a RefRun) -> Option<&'a
     counting.max_by_key(|f| f.tick)
 }
 
-/// Returns whether a run is live from a leaf: "if it committed and the last flip of it that
-/// counts, if any, is a redo". Whether the run itself counts is asked apart.
+/// Returns true if a run is live from a leaf: "if it committed and the last flip of it that counts, if any, is a redo".
+/// `counts` decides whether the run itself counts.
 pub fn live(s: &RefSession, leaf: usize, run: &RefRun) -> bool {
     let committed = run.outcome == RefOutcome::Committed;
     committed && last_flip(s, leaf, run).is_none_or(|f| f.kind == FlipKind::Redo)
@@ -105,9 +105,8 @@ pub fn live_runs(s: &RefSession, leaf: usize) -> Vec<usize> {
     runs.filter(|(_, r)| applies(r)).map(|(i, _)| i).collect()
 }
 
-/// Returns the run and the block in force for a loop: "its newest generation of a run that counts
-/// and is live". "The rollup in force is the one nearest the leaf; a loop that it covers has no
-/// other block in force."
+/// Returns the run and the active block of a loop: "its newest generation of a run that counts and is live". "The
+/// rollup in force is the one nearest the leaf; a loop that it covers has no other block in force."
 pub fn in_force(s: &RefSession, leaf: usize, loop_ix: usize) -> Option<(usize, RefBlock)> {
     let depth = chain(s, leaf).iter().position(|k| k.loop_ix == loop_ix);
     let is_covered = depth.is_some_and(|depth| anchor(s, leaf).is_some_and(|a| depth < a));
@@ -117,14 +116,14 @@ pub fn in_force(s: &RefSession, leaf: usize, loop_ix: usize) -> Option<(usize, R
     newest(s, leaf, loop_ix)
 }
 
-/// Returns the place on the chain of the loop on which the rollup in force stands.
+/// Returns the position on the chain of the loop with the active rollup.
 pub fn anchor(s: &RefSession, leaf: usize) -> Option<usize> {
     let is_rollup =
         |loop_ix| newest(s, leaf, loop_ix).is_some_and(|(_, b)| b.kind == BlockKind::Rollup);
     chain(s, leaf).iter().rposition(|k| is_rollup(k.loop_ix))
 }
 
-/// Returns the session as a config sees it: "with `Skip`, rollups do not count".
+/// Returns the session as a configuration reads it: "with `Skip`, rollups do not count".
 pub fn seen(s: &RefSession, config: &RefConfig) -> RefSession {
     let mut seen = s.clone();
     if config.older_loops == OlderLoops::Skip {

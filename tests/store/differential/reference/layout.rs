@@ -1,4 +1,4 @@
-//! What a plan keeps of each loop of the chain: the recent window, then the pair rule.
+//! The turns that a plan keeps of each loop of the chain: the recent window, then the pair rule.
 
 use super::build::shows;
 use super::forces::{anchor, in_force};
@@ -6,10 +6,10 @@ use super::text::messages_of;
 use super::turns::{Link, Pair, Place, chain, complete_turns, pairs};
 use super::types::*;
 
-/// Returns what the recent window and `keep_first_turns` keep of each loop of the chain, root
-/// first: "`f = min(F, T)`, `r = min(R, T − f)`"; with `RecentWindow::Chain` "what the current
-/// loop does not use, `max(R − T, 0)`, reach[es] back: each earlier loop gives up to its own
-/// turns". "Scope and recent window end at the anchor of the rollup in force."
+/// Returns the turns that the recent window and `keep_first_turns` keep of each loop of the chain, root first: "`f =
+/// min(F, T)`, `r = min(R, T − f)`"; with `RecentWindow::Chain` "what the current loop does not use, `max(R − T, 0)`,
+/// reach[es] back: each earlier loop gives up to its own turns". "Scope and recent window end at the anchor of the
+/// rollup in force."
 pub fn window(s: &RefSession, leaf: usize, config: &RefConfig) -> Vec<RefKept> {
     let base = base(s, leaf);
     let mut kept: Vec<RefKept> = chain(s, leaf)
@@ -35,13 +35,13 @@ pub fn window(s: &RefSession, leaf: usize, config: &RefConfig) -> Vec<RefKept> {
     kept
 }
 
-/// Returns the place on the chain of the first loop that can be planned.
+/// Returns the position on the chain of the first loop that can be planned.
 pub fn base(s: &RefSession, leaf: usize) -> usize {
     anchor(s, leaf).map_or(0, |anchor| anchor + 1)
 }
 
-/// Returns the turns of the leaf that its block hides together with a result of theirs whose call
-/// the rollup covers: kept, they would show a result without its call.
+/// Returns the turns of the leaf that its block hides with a result whose call the rollup covers: kept, they would show
+/// a result without its call.
 fn hidden_with_their_call(s: &RefSession, leaf: usize, base: usize) -> Vec<u32> {
     let depth = chain(s, leaf).len() - 1;
     let hidden = in_force(s, leaf, leaf).and_then(|(_, b)| Some(b.keep_compacted?.range));
@@ -72,8 +72,8 @@ fn nothing_kept(s: &RefSession, leaf: usize, link: Link) -> RefKept {
     }
 }
 
-/// Returns the place on the chain of the oldest loop that the recent window reaches, or that the
-/// pair rule keeps turns of "as if the recent window had reached them"; else the leaf's place.
+/// Returns the position on the chain of the oldest loop that the recent window reaches, or of which the pair rule keeps
+/// turns "as if the recent window had reached them"; else the position of the leaf.
 pub fn reached(kept: &[RefKept]) -> usize {
     let leaf = kept.len() - 1;
     kept.iter()
@@ -82,9 +82,8 @@ pub fn reached(kept: &[RefKept]) -> usize {
         .min(leaf)
 }
 
-/// Grows what is kept by one pair that a boundary parts; returns whether there was one: "A
-/// boundary that would part a call from its result moves so that the kept side grows; between
-/// loops too".
+/// Extends the kept turns by one pair that a boundary separates. Returns true if there was one: "A boundary that would
+/// part a call from its result moves so that the kept side grows; between loops too".
 pub fn grow_for_a_pair(
     s: &RefSession,
     leaf: usize,
@@ -112,7 +111,7 @@ pub fn grow_for_a_pair(
     })
 }
 
-/// Returns whether a message of the chain would be read as it is, or only cut.
+/// Returns true if a message of the chain would be shown, whole or cut.
 fn stays(
     s: &RefSession,
     leaf: usize,
@@ -133,8 +132,8 @@ fn stays(
     }
 }
 
-/// Moves a boundary inside a loop: `keep_first` forward to the result, else `keep_recent` back to
-/// the call. A result after the covered turns is kept, as the tail is.
+/// Moves a boundary inside a loop: `keep_first` forward to the result, else `keep_recent` back to the call. A result
+/// after the covered turns is kept, as the tail is.
 fn grow_within(kept: &mut [RefKept], Pair { call, result }: Pair) -> bool {
     let k = &mut kept[call.depth];
     if k.raw {

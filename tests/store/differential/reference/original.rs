@@ -1,6 +1,5 @@
-//! The original algorithm: blocks on loops, overwritten, three sections on the current
-//! loop, `keep_compacted` alone on earlier loops in scope, older loops skipped. It knows no cuts,
-//! no pairs, no gain and no turn in flight.
+//! The original algorithm: blocks on loops, overwritten, with three sections on the current loop, `keep_compacted`
+//! alone on earlier loops in scope, and older loops skipped. It has no cuts, pair rule, gain or turn in flight.
 
 use super::build::tokens_with;
 use super::forces::{in_force, options, originals};
@@ -14,7 +13,7 @@ use super::types::*;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OriginalBlock {
     pub keep_first: Option<RefRange>,
-    /// The turns, and what stands for them.
+    /// The turns, and the messages that replace them.
     pub keep_compacted: Option<(RefRange, Vec<RefMessage>)>,
     /// The turns, with all their messages, cut or not.
     pub keep_recent: Option<(RefRange, Vec<RefMessage>)>,
@@ -129,9 +128,9 @@ fn load(l: &RefLoop, block: Option<&OriginalBlock>, is_most_recent: bool) -> Vec
     out
 }
 
-/// Returns whether the original is free of its defects here and no rule of ours steps in, so that
-/// one compaction, asked for now, must give the same context: section 5, "With `FixedCount`,
-/// `Skip` and `RecentWindow::CurrentLoop` the result equals the original algorithm's".
+/// Returns true if the original algorithm is free of its defects here and none of the later rules applies, so that one
+/// compaction now must give the same context: section 5, "With `FixedCount`, `Skip` and `RecentWindow::CurrentLoop` the
+/// result equals the original algorithm's".
 pub fn original_is_sound(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> bool {
     has_its_options(config)
         && is_plain(s, leaf)
@@ -147,7 +146,7 @@ fn has_its_options(config: &RefConfig) -> bool {
     scope && window && config.older_loops == OlderLoops::Skip
 }
 
-/// Every loop is whole, without extension messages and never compacted; no turn is in flight.
+/// True if every loop is whole, without extension messages and never compacted, and no turn is in flight.
 fn is_plain(s: &RefSession, leaf: usize) -> bool {
     let linear = chain(s, leaf).into_iter().all(|k| {
         let l = &s.loops[k.loop_ix];
@@ -163,7 +162,7 @@ fn sections_overlap(s: &RefSession, leaf: usize, config: &RefConfig) -> bool {
     config.keep_first_turns.min(turns) + config.keep_recent_turns.min(turns) > turns
 }
 
-/// No call stands in another section, or another loop, than its result.
+/// True if no call is in another section or loop than its result.
 fn no_pair_crosses(s: &RefSession, leaf: usize, config: &RefConfig) -> bool {
     let turns = groups(&s.loops[leaf]).len() as u32;
     let first = config.keep_first_turns.min(turns);
@@ -194,7 +193,7 @@ fn every_summary_is_smaller(s: &RefSession, leaf: usize, config: &RefConfig) -> 
     blocks.iter().enumerate().all(smaller)
 }
 
-/// The trigger fires or is skipped, the context shrinks, and what comes out needs no fallback.
+/// True if the trigger fires or is skipped, the context shrinks, and the result needs no fallback.
 fn gains_within_budget(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> bool {
     let before = match force {
         true => tokens_with(&originals(s), leaf, config),

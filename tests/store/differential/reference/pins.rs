@@ -9,8 +9,8 @@ use super::text::{cut_turns, messages_of};
 use super::turns::{Place, chain, chain_places, groups};
 use super::types::*;
 
-/// Returns what is pinned as seen from a leaf, in the order of the chain: a pin counts as an undo does,
-/// and the last one decides.
+/// Returns the pinned messages as seen from a leaf, in the order of the chain. A pin counts as an undo does, and the
+/// last one decides.
 pub fn pinned(s: &RefSession, leaf: usize) -> Vec<Place> {
     let is_pinned = |p: &Place| {
         let of = (p.loop_ix, p.message);
@@ -26,8 +26,8 @@ pub fn pinned(s: &RefSession, leaf: usize) -> Vec<Place> {
         .collect()
 }
 
-/// Pins a message of a turn, or without one those that a person or the agent wrote; returns each with
-/// whether it was not pinned before, `None` if that is refused.
+/// Pins a message of a turn, or without one the messages of a person or the agent in it. Returns each with true if it
+/// was not pinned before; `None` if that is rejected.
 pub fn pin(
     s: &mut RefSession,
     leaf: Option<usize>,
@@ -52,7 +52,7 @@ pub fn pin(
     (!asked.is_empty()).then(|| change(s, leaf, loop_ix, &asked, true))
 }
 
-/// Takes the pins of a message of a turn back, or of all of them; `None` if none is pinned.
+/// Removes the pins of a message of a turn, or of all its messages; `None` if none is pinned.
 pub fn unpin(
     s: &mut RefSession,
     leaf: Option<usize>,
@@ -70,8 +70,8 @@ pub fn unpin(
     (!asked.is_empty()).then(|| change(s, leaf, loop_ix, &asked, false))
 }
 
-/// Returns the leaf from where a pin is made: the one asked for, which must have the turn on its chain,
-/// else the current loop if that has it, else the message's own loop.
+/// Returns the leaf from which a pin is made: the requested one, which must have the turn on its chain, else the
+/// current loop if that has it, else the message's own loop.
 fn leaf_for(s: &RefSession, asked: Option<usize>, loop_ix: usize, turn: u32) -> Option<usize> {
     let has = |leaf: usize| {
         let within = |turns| leaf == loop_ix || turn < turns;
@@ -126,7 +126,7 @@ fn change(
     changes
 }
 
-/// Returns what a block quotes.
+/// Returns the messages that a block quotes.
 pub fn quoted(block: &RefBlock) -> Vec<RefPlace> {
     let own = block.keep_compacted.iter().flat_map(|s| &s.messages);
     own.filter_map(|r| r.quotes).collect()
@@ -162,8 +162,8 @@ pub fn quotes(
         .collect()
 }
 
-/// Returns a message as a block on a loop quotes it: a note of the harness that says where it stood, whose
-/// words it is, and its texts and calls. Thinking is left out.
+/// Returns a message in the form in which a block on a loop quotes it: a note of the harness with its origin and
+/// author, and its texts and calls. Thinking is left out.
 fn quote_of(s: &RefSession, block_loop: usize, p: Place) -> RefMessage {
     let m = &s.loops[p.loop_ix].messages[p.message];
     let whose = match m.kind {
@@ -188,8 +188,8 @@ fn quote_of(s: &RefSession, block_loop: usize, p: Place) -> RefMessage {
     }
 }
 
-/// Adds to a plan the blocks that stay in force in the context although they do not show what is pinned now:
-/// each is written anew, with the texts that it has.
+/// Adds to a plan the active blocks that stay in the context although they do not show the current pins: each is
+/// written again, with its texts.
 pub fn with_renewed(s: &RefSession, leaf: usize, mut plan: RefPlan) -> RefPlan {
     while !s.pins.is_empty() {
         let after = seen(&with_run(s, leaf, &plan), &plan.config);
@@ -213,7 +213,7 @@ pub fn with_renewed(s: &RefSession, leaf: usize, mut plan: RefPlan) -> RefPlan {
     plan
 }
 
-/// Returns a block as it shows what is pinned now, `None` if it does already.
+/// Returns a block with the current pins; `None` if it shows them already.
 fn renewed(s: &RefSession, leaf: usize, config: &RefConfig, before: &RefBlock) -> Option<RefBlock> {
     let is_rollup = before.kind == BlockKind::Rollup;
     let compacted = before.keep_compacted.as_ref().map(|c| c.range);
@@ -272,8 +272,8 @@ fn renewed(s: &RefSession, leaf: usize, config: &RefConfig, before: &RefBlock) -
     Some(block)
 }
 
-/// Returns whether a turn of which every message was quoted is no longer so: coverage said `kept`, and not
-/// whether the summary holds something of it as well. "Summarised or dropped" is asked of the strategy again.
+/// Returns true if every message of a turn was quoted and one no longer is: the coverage was `kept`, without a record
+/// of whether the summary includes it. The strategy decides between "summarised or dropped" again.
 fn has_a_turn_of_which_no_more_is_known(
     s: &RefSession,
     before: &RefBlock,

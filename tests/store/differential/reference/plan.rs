@@ -1,4 +1,4 @@
-//! The plan, section 4: the wanted layout of each loop of the chain, and the blocks it asks for.
+//! The plan, section 4: the wanted layout of each loop of the chain, and the blocks for it.
 
 use super::build::loop_context;
 use super::forces::{anchor, in_force, originals, seen};
@@ -10,16 +10,16 @@ use super::tokens::{context_tokens, message_tokens};
 use super::turns::{chain, turn_tokens};
 use super::types::*;
 
-/// Returns what a compaction of a leaf would write. "`--force` plans as if nothing were in force."
+/// Returns the blocks that a compaction of a leaf would write. "`--force` plans as if nothing were in force."
 pub fn plan(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> RefPlan {
     let s = &seen(s, config);
     let ground = if force { originals(s) } else { s.clone() };
-    let (mut kept, mut first_in_scope) = settle(s, leaf, config, force, false);
+    let (mut kept, mut first_in_scope) = fit_layout(s, leaf, config, force, false);
     let rollup = rollup(&ground, leaf, config, &kept[..first_in_scope]);
     let older = &kept[base(&ground, leaf)..first_in_scope];
     if rollup.is_none() && older.iter().any(|k| k.turns > 0) {
         // The loops before the scope stay, with the calls in them.
-        (kept, first_in_scope) = settle(s, leaf, config, force, true);
+        (kept, first_in_scope) = fit_layout(s, leaf, config, force, true);
     }
     let generation =
         |k: &RefKept| in_force(s, leaf, k.loop_ix).map(|(_, b)| (k.loop_ix, b.generation));
@@ -43,9 +43,9 @@ pub fn plan(s: &RefSession, leaf: usize, config: &RefConfig, force: bool) -> Ref
     with_renewed(s, leaf, plan)
 }
 
-/// Returns the rollup of the loops before the scope: "made from the rollup before and the blocks in
-/// force of the loops that it adds (or their originals ...), written only if smaller than what it
-/// replaces". It stands on the newest of them that has turns.
+/// Returns the rollup of the loops before the scope: "made from the rollup before and the blocks in force of the loops
+/// that it adds (or their originals ...), written only if smaller than what it replaces". The rollup is on the newest
+/// of these loops that has turns.
 fn rollup(
     ground: &RefSession,
     leaf: usize,
@@ -86,9 +86,9 @@ fn rollup(
     Some(block)
 }
 
-/// Grows what the window keeps until no pair is parted and every replacement is smaller than what
-/// it replaces; returns that and the place of the first loop in scope.
-fn settle(
+/// Extends the kept turns until no pair is separated and every replacement is smaller than the messages that it
+/// replaces. Returns the kept turns, and the position of the first loop in scope.
+fn fit_layout(
     s: &RefSession,
     leaf: usize,
     config: &RefConfig,
@@ -135,8 +135,7 @@ fn shrinks(s: &RefSession, leaf: usize, config: &RefConfig, k: &RefKept) -> bool
     tokens_of(&compacted(s, leaf, config, k)) < turn_tokens(s, k.loop_ix, k.first, k.recent)
 }
 
-/// Returns what stands in the place of the turns that are not kept: their summary, then what is pinned of
-/// them.
+/// Returns the replacement of the turns that are not kept: their summary, then quotes of their pinned messages.
 fn compacted(s: &RefSession, leaf: usize, config: &RefConfig, k: &RefKept) -> Vec<RefReplacement> {
     let Some(range) = range(k.first, k.recent) else {
         return Vec::new();
@@ -182,7 +181,7 @@ fn block_for(
             && b.shaping == layout.shaping
     };
     let is_same = |layout: &RefBlock| before.as_ref().is_some_and(|before| same(before, layout));
-    // What is pinned since changes the block, and not what is planned: see `with_renewed`.
+    // Later pins change the block, but not the plan: see `with_renewed`.
     if is_same(&laid_out(k, kind, config)) {
         return None;
     }

@@ -135,7 +135,7 @@ pub fn redo(s: &mut RefSession, leaf: usize, named: Option<usize>) -> Option<usi
     Some(flip(s, leaf, run, FlipKind::Redo))
 }
 
-/// Returns each run that counts and stands undone from a leaf, with the tick of that undo.
+/// Returns each run that counts and is undone from a leaf, with the tick of that undo.
 fn undone_runs(s: &RefSession, leaf: usize) -> Vec<(usize, u64)> {
     let mut undone = Vec::new();
     for (i, r) in s.runs.iter().enumerate() {

@@ -6,9 +6,8 @@ use super::tokens::context_tokens;
 use super::turns::{chain, turn_tokens};
 use super::types::*;
 
-/// Returns the place on the chain of the first loop in scope of a compaction. Loops reached by the
-/// recent window "are in scope whatever the scope says". `ground` is the session with what the
-/// plan takes to be in force.
+/// Returns the position on the chain of the first loop in scope of a compaction. Loops reached by the recent window
+/// "are in scope whatever the scope says". `ground` is the session with the blocks that the plan considers active.
 pub fn when_compacting(
     ground: &RefSession,
     leaf: usize,
@@ -29,7 +28,8 @@ pub fn when_compacting(
     first_in_scope(&config, kept.len() - 1, base, reached(kept), spent, cost)
 }
 
-/// Returns the same for a build with `Skip`, where every loop costs its tokens in force.
+/// Returns the position on the chain of the first loop in scope of a build with `Skip`, where every loop costs the
+/// tokens of its active form.
 pub fn when_building(s: &RefSession, leaf: usize, config: &RefConfig, reached: usize) -> usize {
     let cost = |depth: usize| in_force_tokens(s, leaf, depth);
     first_in_scope(config, chain(s, leaf).len() - 1, 0, reached, cost, cost)

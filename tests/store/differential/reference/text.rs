@@ -4,7 +4,8 @@ use super::tokens::{estimate, message_tokens};
 use super::turns::groups;
 use super::types::*;
 
-/// Cuts a text as the original does: head = max/2 rounded down, the rest tail, a marker between.
+/// Cuts a text as the original algorithm does: the head has max/2 lines rounded down, the tail the others, with a
+/// marker between them.
 pub fn truncate_head_tail(text: &str, max_lines: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     if lines.len() <= max_lines {

@@ -183,7 +183,7 @@ pub struct RefBlock {
 pub struct RefPlan {
     pub config: RefConfig,
     pub force: bool,
-    /// `(loop, generation)` of what was in force.
+    /// `(loop, generation)` of the active blocks.
     pub in_force: Vec<(usize, u32)>,
     /// The place on the chain of the first loop in scope.
     pub first_in_scope: usize,
@@ -206,7 +206,7 @@ pub struct RefKept {
     pub through: Option<usize>,
     pub first: u32,
     pub recent: u32,
-    /// The whole loop stays as it is.
+    /// True if the whole loop is shown without a block.
     pub raw: bool,
 }
 
@@ -222,7 +222,7 @@ pub enum RefScope {
 pub enum OlderLoops {
     /// Not in the context.
     Skip,
-    /// In one summary of at most `max_rollup_tokens`; with none they stay as they are.
+    /// Replaces them by one summary of at most `max_rollup_tokens`; if that is 0, they stay unchanged.
     Rollup,
 }
 

@@ -1,4 +1,4 @@
-//! One answer of `expand`: which messages, and which parts of long ones, fit into it.
+//! One answer of `expand`: its messages, and the parts of long ones that fit.
 
 use std::ops::{ControlFlow, Range};
 
@@ -18,18 +18,18 @@ const AROUND: WindowLimits = WindowLimits {
     bytes: 400,
 };
 
-/// Messages up to this length, in bytes, are shown whole if they hold what was looked for.
+/// The length in bytes up to which a message that matches the query is shown whole.
 const SHORT: usize = 1000;
 
-/// The least of a text that is worth an answer, in bytes.
+/// The length in bytes of the smallest part of a text that is shown.
 const LEAST: usize = 32;
 
 /// The tokens of a message in an answer.
 #[derive(Clone, Copy)]
 struct MessageCost {
-    /// Its tokens as a message.
+    /// The tokens of the message.
     tokens: u64,
-    /// The more of these and of its text.
+    /// The larger of these tokens and those of its text.
     most: u64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct ExpandedPage<'a> {
     from: Option<MessageOffset>,
     spent: u64,
     done: Expanded,
-    /// The tokens that the answer needs at least, if not even the beginning of the first message fits.
+    /// The tokens that the answer requires, if not even the beginning of the first message fits.
     needed: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> ExpandedPage<'a> {
         }
     }
 
-    /// Takes the next message, whose tokens are known; breaks where the answer is full.
+    /// Adds the next message, whose tokens are known; breaks if the answer is full.
     pub(super) fn add(&mut self, seq: u32, message: AgentMessage, tokens: u64) -> ControlFlow<()> {
         let from = self.from.filter(|from| from.seq == seq);
         let from = from.map_or(0, |from| from.offset);
@@ -106,7 +106,7 @@ impl<'a> ExpandedPage<'a> {
         self.add_beginning(&long, &parts)
     }
 
-    /// Returns what is shown of a message if there is room; `None` for nothing at all.
+    /// Returns the shown parts of a message if there is room; `None` if it is not shown.
     fn parts(&self, readable: &ReadableText, from: u64) -> Option<Vec<Range<usize>>> {
         let text = &readable.text;
         let mut parts = vec![readable.whole()];
@@ -130,7 +130,7 @@ impl<'a> ExpandedPage<'a> {
         (!parts.is_empty()).then_some(parts)
     }
 
-    /// Adds as much as fits of a message that does not fit whole.
+    /// Adds as much as fits of a message that does not fit as a whole.
     fn add_beginning(&mut self, long: &LongMessage<'_>, parts: &[Range<usize>]) -> ControlFlow<()> {
         let text = &long.readable.text;
         let at = self.done.messages.len();
@@ -164,13 +164,13 @@ impl<'a> ExpandedPage<'a> {
         let cost = self.cost(&message, cut.as_ref());
         self.push(long.seq, message, cut, cost);
         match shown == parts {
-            // An image is more than the line that stands for it.
+            // An image takes more tokens than the line that replaces it.
             true => ControlFlow::Continue(()),
             false => self.stop(long, end),
         }
     }
 
-    /// Returns what the beginning of a part costs, or all of a short message.
+    /// Returns the tokens of the beginning of a part, or of a whole short message.
     fn least(&self, long: &LongMessage<'_>, part: &Range<usize>) -> u64 {
         let end = part.start + LEAST.min(part.len());
         let least = part.start..long.readable.text.ceil_char_boundary(end);
@@ -250,7 +250,7 @@ impl LongMessage<'_> {
     }
 }
 
-/// Returns how many lines end in a text, and its characters.
+/// Returns the number of line ends in a text, and of its characters.
 fn count(text: &str) -> (u64, u64) {
     let lines = text.bytes().filter(|byte| *byte == b'\n').count();
     (lines as u64, text.chars().count() as u64)
@@ -271,7 +271,7 @@ fn shown(text: &str, part: &Range<usize>) -> ShownPart {
     }
 }
 
-/// Returns a message of the same role, tool and turn with another content, and nothing else of the first.
+/// Returns a message with the same role, tool and turn, with other content, and without its other fields.
 fn with_content(message: &AgentMessage, content: Vec<Content>) -> AgentMessage {
     let AgentMessage::Llm(llm) = message else {
         return message.clone();
@@ -303,7 +303,7 @@ fn with_content(message: &AgentMessage, content: Vec<Content>) -> AgentMessage {
     }
 }
 
-/// Returns a message of an answer in parts that can be told apart whatever it says.
+/// Returns a message of an answer as author and text, which are separate whatever the text contains.
 pub(super) fn shown_message(message: &AgentMessage, seq: u32, is_cut: bool) -> ShownMessage {
     let ReadableText { heading, text, .. } = ReadableText::new(message);
     ShownMessage {
@@ -314,7 +314,7 @@ pub(super) fn shown_message(message: &AgentMessage, seq: u32, is_cut: bool) -> S
     }
 }
 
-/// Returns a message as text, with an empty line behind it.
+/// Returns a message as text, with an empty line after it.
 pub(super) fn text(message: &AgentMessage, cut: Option<&CutMessage>) -> String {
     let readable = ReadableText::new(message);
     let Some(cut) = cut else {
@@ -339,7 +339,7 @@ pub(super) fn text(message: &AgentMessage, cut: Option<&CutMessage>) -> String {
     text
 }
 
-/// Says what is left out between two characters, and the lines that it stands in.
+/// Returns the mark of an omitted part, with the ranges of its characters and lines.
 fn gap((first, last): (u64, u64), (from, to): (u64, u64)) -> String {
     let last = last.max(first);
     match to.checked_sub(1).filter(|to| from <= *to) {

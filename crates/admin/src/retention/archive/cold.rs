@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use loopstore::context::BuildOptions;
 use loopstore::extend::{
     LoopKey, LoopRow, SessionKey, SessionRow, StoreError, StoreRead, StoreResult,
-    active_blocks::{ChainLink, View},
+    active_blocks::{ChainLink, ChainView},
     lease,
     scan::StoreScan,
 };
@@ -13,7 +13,7 @@ use loopstore::internal::Chain;
 use loopstore::model::{LoopId, SessionId, Time};
 use loopstore_model::clock::now;
 
-use super::{ArchiveRequest, LoopStays, LoopStaysWhy};
+use super::{ArchiveRequest, SkipReason, SkippedLoop};
 
 /// A loop that is to be archived.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct ColdLoop {
 pub(super) struct ColdLoops {
     pub(super) session: SessionRow,
     pub(super) cold: Vec<ColdLoop>,
-    pub(super) kept: Vec<LoopStays>,
+    pub(super) kept: Vec<SkippedLoop>,
 }
 
 /// Returns the sessions that the request selects.
@@ -117,11 +117,11 @@ impl ColdLoops {
             }
             let also_current = is_named || request.shown;
             match stays(scan, &plan.session, &row, also_current, &shown, request)? {
-                Some(LoopStaysWhy::Open) if is_named => {
+                Some(SkipReason::Open) if is_named => {
                     let why = format!("loop {} has not ended", row.loop_id);
                     return Err(StoreError::Invalid(why));
                 }
-                Some(why) => plan.kept.push(LoopStays {
+                Some(why) => plan.kept.push(SkippedLoop {
                     session_id: plan.session.session_id.clone(),
                     loop_id: row.core.loop_id,
                     why,
@@ -144,19 +144,19 @@ fn stays(
     also_current: bool,
     shown: &HashSet<LoopKey>,
     request: &ArchiveRequest,
-) -> StoreResult<Option<LoopStaysWhy>> {
+) -> StoreResult<Option<SkipReason>> {
     if let Some(why) = is_at_work(read, session, row, also_current)? {
         return Ok(Some(why));
     }
     if shown.contains(&row.key) {
-        return Ok(Some(LoopStaysWhy::Shown));
+        return Ok(Some(SkipReason::Shown));
     }
     let Some(age) = request.older_than else {
         return Ok(None);
     };
     let until = now().saturating_sub(age);
     let is_recent = last_active(read, row)? >= until;
-    Ok(is_recent.then_some(LoopStaysWhy::Recent))
+    Ok(is_recent.then_some(SkipReason::Recent))
 }
 
 /// Returns the reason that a loop may get more turns, if there is one.
@@ -165,17 +165,17 @@ pub(super) fn is_at_work(
     session: &SessionRow,
     row: &LoopRow,
     also_current: bool,
-) -> StoreResult<Option<LoopStaysWhy>> {
+) -> StoreResult<Option<SkipReason>> {
     // A transcript that is rewritten has a complete last turn before it is sealed.
     let is_complete = row.totals.complete >= row.totals.turns;
     if !row.status.is_ended() || !is_complete {
-        return Ok(Some(LoopStaysWhy::Open));
+        return Ok(Some(SkipReason::Open));
     }
     if lease::held(read, row.key, now())?.is_some() {
-        return Ok(Some(LoopStaysWhy::Open));
+        return Ok(Some(SkipReason::Open));
     }
     let is_current = session.current_loop == Some(row.key);
-    Ok((is_current && !also_current).then_some(LoopStaysWhy::Current))
+    Ok((is_current && !also_current).then_some(SkipReason::Current))
 }
 
 /// Returns the time of the last activity in a loop, in milliseconds since the epoch. A loop without a time is
@@ -209,7 +209,7 @@ fn shown(read: &dyn StoreRead, session: SessionKey) -> StoreResult<HashSet<LoopK
         if goes_on.contains(&row.key) && current != Some(row.key) {
             continue;
         }
-        let view = View::default();
+        let view = ChainView::default();
         let keys = (session, row.key);
         let chain = Chain::load_active(read, keys, view, &BuildOptions::default())?;
         let links = chain.links.iter().skip(chain.start);

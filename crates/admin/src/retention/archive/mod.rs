@@ -65,7 +65,7 @@ pub struct MovedLoop {
 /// The reason that a loop is not archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LoopStaysWhy {
+pub enum SkipReason {
     /// The loop has not ended, or a program holds its lease.
     Open,
     /// The loop is the current loop of its session.
@@ -80,13 +80,13 @@ pub enum LoopStaysWhy {
 
 /// A loop that is not archived, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LoopStays {
+pub struct SkippedLoop {
     /// The session.
     pub session_id: SessionId,
     /// The loop.
     pub loop_id: LoopId,
     /// The reason.
-    pub why: LoopStaysWhy,
+    pub why: SkipReason,
 }
 
 /// The report of an archiving or a restoration, or of its dry run.
@@ -103,7 +103,7 @@ pub struct ArchiveReport {
     /// The size of the content now, in bytes.
     pub bytes_after: u64,
     /// Loops that were not archived.
-    pub kept: Vec<LoopStays>,
+    pub kept: Vec<SkippedLoop>,
     /// The receipts.
     pub receipts: Vec<i64>,
 }
@@ -147,7 +147,7 @@ impl ArchiveReport {
 /// chat.append([Message::user("How is the weather?")])?;
 /// chat.append((0..40).map(report))?;
 /// chat.end_loop(LoopStatus::Completed)?;
-/// // Also what a context still shows.
+/// // Also a loop that a context shows.
 /// let request = ArchiveRequest { shown: true, ..ArchiveRequest::default() };
 /// let report = archive(store.database(), &request)?;
 /// assert!(report.bytes_after < report.bytes_before);

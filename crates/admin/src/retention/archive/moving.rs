@@ -13,7 +13,7 @@ use loopstore::internal::{MAX_PACK_BYTES, OpenReceipt, database, each_pack};
 
 use super::cold::is_at_work;
 use super::{
-    ArchiveReport, ArchiveRequest, ColdLoop, LoopStays, LoopStaysWhy, MovedLoop, UnarchiveRequest,
+    ArchiveReport, ArchiveRequest, ColdLoop, MovedLoop, SkipReason, SkippedLoop, UnarchiveRequest,
 };
 
 /// The approximate size of the content that is moved in one transaction.
@@ -89,7 +89,7 @@ fn begin(session: &SessionRow, loops: &[ColdLoop]) -> BTreeMap<usize, MovedLoop>
     loops.iter().map(moved).enumerate().collect()
 }
 
-/// Compresses messages into packs that are small enough for a single message to be read.
+/// Compresses messages into packs of a size at which reading one message unpacks little.
 fn packs_of(of: &ColdLoop, rows: &[MessageRow]) -> StoreResult<Vec<Pack>> {
     let (mut packs, mut rest) = (Vec::new(), rows);
     while !rest.is_empty() {
@@ -163,14 +163,14 @@ impl ArchiveWork<'_> {
         }
     }
 
-    fn changed(&self) -> impl Iterator<Item = LoopStays> {
+    fn changed(&self) -> impl Iterator<Item = SkippedLoop> {
         let changed = self.cold.iter().zip(&self.stopped);
         changed
             .filter(|(_, stopped)| **stopped)
-            .map(|(one, _)| LoopStays {
+            .map(|(one, _)| SkippedLoop {
                 session_id: self.session.session_id.clone(),
                 loop_id: one.loop_id.clone(),
-                why: LoopStaysWhy::Changed,
+                why: SkipReason::Changed,
             })
     }
 

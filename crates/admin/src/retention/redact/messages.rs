@@ -54,9 +54,9 @@ pub(super) fn forget_blobs_of_block(
 
 /// Rejects a message whose stored digest does not match: after a redaction the damage could not be found any
 /// more.
-pub(super) fn check(read: &dyn StoreWrite, said: &RedactableText) -> StoreResult<()> {
-    let stored = &said.stored;
-    let (salt, digest) = match (stored.salt, read.redaction(said.place)?) {
+pub(super) fn check(read: &dyn StoreWrite, target: &RedactableText) -> StoreResult<()> {
+    let stored = &target.stored;
+    let (salt, digest) = match (stored.salt, read.redaction(target.place)?) {
         (Some(salt), _) => (salt, stored.digest),
         (None, Some(redaction)) => (redaction.salt, redaction.digest),
         (None, None) => return Err(StoreError::Damaged("a message without its salt".into())),

@@ -8,7 +8,7 @@ use loopstore_files::copies::UnfinishedCopy;
 use loopstore_redact::{Finding, FoundBy, RedactionPolicy};
 use serde::Serialize;
 
-use crate::retention::{Leftover, files::KeptFile, left::LeftPlace};
+use crate::retention::{Leftover, files::KeptFile, leftovers::ContentRemnant};
 
 /// A request to redact a session.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ pub struct RedactReport {
     /// All kept source files of the session, including files that stay for other sessions.
     pub files: Vec<KeptFile>,
     /// The places that still contain parts of the secrets.
-    pub left: Vec<LeftPlace>,
+    pub left: Vec<ContentRemnant>,
     /// The places where bytes of the secrets may remain.
     pub leftover: Leftover,
     /// Unfinished copies that killed processes left.

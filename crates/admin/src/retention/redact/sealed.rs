@@ -110,28 +110,30 @@ impl SealedDrops {
     /// Returns a message, already redacted or not, without the removed content; `None` if nothing changes.
     pub(super) fn apply(
         &self,
-        said: &RedactableText,
+        target: &RedactableText,
         row: &LoopRow,
         new: Option<AgentMessage>,
     ) -> Option<AgentMessage> {
-        let (in_turn, as_compaction) = match said.place {
+        let (in_turn, as_compaction) = match target.place {
             MessagePlace::InLoop(key, seq) => (
-                said.turn
+                target
+                    .turn
                     .is_some_and(|turn| self.turns.contains(&(key, turn))),
                 self.compactions.contains(&(key, seq)),
             ),
             MessagePlace::InBlock(block, _) => (
-                said.turn
+                target
+                    .turn
                     .is_some_and(|turn| self.turns.contains(&(row.key, turn))),
                 self.blocks.contains(&block),
             ),
         };
         // A text of a block that was made from a changed message changes too.
-        let in_turn = in_turn || (new.is_some() && said.turn.is_some());
+        let in_turn = in_turn || (new.is_some() && target.turn.is_some());
         if !in_turn && !as_compaction {
             return new;
         }
-        let mut open = new.clone().unwrap_or_else(|| said.message.clone());
+        let mut open = new.clone().unwrap_or_else(|| target.message.clone());
         match drop_sealed(&mut open, in_turn) {
             true => Some(open),
             false => new,

@@ -1,4 +1,4 @@
-//! The models over HTTP: where they are.
+//! The addresses of models over HTTP.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl SummarizeArgs {
             )));
         }
         Ok(match provider {
-            // OpenAI itself has given up `max_tokens`, which others know alone.
+            // OpenAI itself no longer accepts `max_tokens`, while other servers accept only that.
             Provider::Openai if is_own => {
                 Arc::new(OpenAiSummarizer::new(options).tokens_field("max_completion_tokens"))
             }
@@ -44,7 +44,7 @@ impl SummarizeArgs {
     }
 }
 
-/// The address of a provider, and the environment variables that people set for it.
+/// The URL of a provider, and the environment variables that users set for it.
 struct Names {
     own_url: &'static str,
     key: &'static str,

@@ -6,11 +6,11 @@ use serde_json::Value;
 use crate::support::archive::line;
 use crate::support::histories::open;
 
-struct Stage {
+struct ArchivedSession {
     folder: tempfile::TempDir,
 }
 
-impl Stage {
+impl ArchivedSession {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = open(&folder.path().join("a.db"));
@@ -46,7 +46,7 @@ impl Stage {
 
 #[test]
 fn cold_loops_are_archived_and_brought_back() {
-    let stage = Stage::new();
+    let stage = ArchivedSession::new();
     insta::assert_snapshot!(stage.said("archive se --dry-run"), @"
     Would archive 3 loops: 36 messages, 16.2 KiB before, 3.1 KiB after.
     session sess, loop loop-0: 12 messages, 5.4 KiB before, 1.0 KiB after
@@ -87,7 +87,7 @@ fn cold_loops_are_archived_and_brought_back() {
 
 #[test]
 fn one_loop_is_archived_by_its_name() {
-    let stage = Stage::new();
+    let stage = ArchivedSession::new();
     let report = stage.json("archive other --loop loop-0 --reason cold");
     assert_eq!(report["loops"][0]["session_id"], "other");
     assert_eq!(report["messages"], 6);
@@ -100,7 +100,7 @@ fn one_loop_is_archived_by_its_name() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let stage = Stage::new();
+    let stage = ArchivedSession::new();
     for args in [
         "archive",
         "archive sess --all",

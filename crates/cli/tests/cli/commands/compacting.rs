@@ -314,3 +314,75 @@ fn policies_take_their_parameters_by_name() {
         assert!(refused.err.contains(said), "{}", refused.err);
     }
 }
+
+/// A program in place of an editor.
+fn with_editor(stage: &Stage, editor: &str, line: &str) -> (bool, String) {
+    let args: Vec<&str> = line.split(' ').collect();
+    let output = stage.command(&args).env("VISUAL", editor).output().unwrap();
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn a_preview_prints_the_context_and_writes_nothing() {
+    let stage = Stage::new();
+    let preview = stage.json(&format!("{TIGHT} --preview"));
+    assert_eq!(preview["run_id"], Value::Null);
+    assert_eq!(stage.json("history"), json!([]));
+    stage.say(TIGHT);
+    assert_eq!(preview["messages"], stage.json("context work")["messages"]);
+    assert!(
+        stage
+            .say(&format!("{TIGHT} --force --preview"))
+            .to_string()
+            .contains("[Working state")
+    );
+}
+
+#[test]
+fn an_edited_text_is_committed_as_what_a_person_wrote() {
+    let stage = Stage::new();
+    let edit = format!("{TIGHT} --edit");
+    let (went_well, said) = with_editor(
+        &stage,
+        "sed -i 's/^\\[Working state.*/What I know:/'",
+        &edit,
+    );
+    assert!(went_well, "{said}");
+    let context = stage.json("context work").to_string();
+    assert!(
+        context.contains("What I know:") && !context.contains("[Working state"),
+        "{context}"
+    );
+    assert_eq!(stage.json("history")[0]["fallback"], "person");
+}
+
+#[test]
+fn an_emptied_file_and_a_failing_editor_stop_the_compaction() {
+    let stage = Stage::new();
+    for editor in ["false", "truncate -s 0", "sed -i s/block.0/block.9/"] {
+        let (went_well, said) = with_editor(&stage, editor, &format!("{TIGHT} --edit"));
+        assert!(
+            !went_well && said.contains("postponed: "),
+            "{editor}: {said}"
+        );
+    }
+    // What was postponed is proposed again; without a change it is committed as it is.
+    let (went_well, said) = with_editor(&stage, "true", &format!("{TIGHT} --edit"));
+    assert!(went_well, "{said}");
+    let outcomes: Vec<Value> = stage
+        .json("history")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["outcome"].clone())
+        .collect();
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|outcome| **outcome == "vetoed")
+            .count(),
+        3
+    );
+    assert_eq!(stage.json("history")[0]["fallback"], Value::Null);
+}

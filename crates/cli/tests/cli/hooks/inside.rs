@@ -12,8 +12,7 @@ use crate::commands::stage::Stage;
 use crate::support::http_server::{HttpServer, ServedResponse};
 use crate::support::needs;
 
-/// Returns the provider's answer, with so many tokens in its usage where the prompt asks for it that the agent
-/// compacts.
+/// Returns the provider's answer; if the prompt asks for it, its usage has so many tokens that the agent compacts.
 fn provider_answer(request: &str) -> String {
     let body = request.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     let body: Value = serde_json::from_str(body).unwrap_or_default();

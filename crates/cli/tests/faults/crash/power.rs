@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use Step::*;
+use CrashStep::*;
 use loopstore::compact::FlipRequest;
 use loopstore::extend::session::{create_loop, create_session};
 use loopstore::{CompactionConfig, ContextConfig, Policy, extend as store, *};
@@ -20,7 +20,7 @@ use crate::support::histories::loop_id;
 
 /// A step changes the state at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum CrashStep {
     Create,
     Begin,
     Append(u32),
@@ -39,7 +39,7 @@ enum Step {
     Close,
 }
 
-const SCRIPT: [Step; 30] = [
+const SCRIPT: [CrashStep; 30] = [
     Create,
     Begin,
     Append(0),
@@ -93,7 +93,7 @@ impl Player {
         self.store.get_or_insert_with(open)
     }
 
-    fn play(&mut self, step: Step) {
+    fn play(&mut self, step: CrashStep) {
         match step {
             Close => self.store = None,
             Checkpoint(how) => self.checkpoint(how),
@@ -120,7 +120,7 @@ impl Player {
     }
 }
 
-fn change(store: &SqliteStore, step: Step) {
+fn change(store: &SqliteStore, step: CrashStep) {
     let flip = FlipRequest::default();
     match step {
         Begin => store::write(store, |write| {

@@ -9,7 +9,7 @@ use loopstore::model::Content;
 use loopstore::*;
 use loopstore_verify::verify;
 
-use crate::support::amount::given;
+use crate::support::amount::from_variable;
 use crate::support::histories::{History, Random, answer, loop_id, result, user};
 
 /// Creates a temporary folder, in memory if possible.
@@ -20,7 +20,7 @@ pub fn folder() -> tempfile::TempDir {
 
 /// Returns random numbers; `LOOPSTORE_SEED` selects another series.
 pub fn random(salt: u64) -> Random {
-    Random::new(given("LOOPSTORE_SEED").unwrap_or(1) * 1000 + salt)
+    Random::new(from_variable("LOOPSTORE_SEED").unwrap_or(1) * 1000 + salt)
 }
 
 pub fn session(id: &str) -> SessionId {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use postgres::{Client, NoTls};
+use loopstore_testing::postgres::{self, Client, NoTls};
 
 use crate::support::server::{free_port, owner};
 use crate::support::{hang, needs};

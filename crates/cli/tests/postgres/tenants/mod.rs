@@ -15,7 +15,7 @@ use std::path::Path;
 use loopstore::extend::{self as store, AppendKey, CallRow, Note, SessionFlags, lease, session};
 use loopstore::*;
 use loopstore_postgres::{Engine, PostgresStore, schema};
-use postgres::{Client, NoTls};
+use loopstore_testing::postgres::{Client, NoTls};
 
 use super::commands::{command, transcript};
 use crate::support::histories::{History, answer, result, user};

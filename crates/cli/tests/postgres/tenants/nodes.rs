@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loopstore::extend::{self as store};
 use loopstore::*;
 use loopstore_postgres::{Engine, PostgresStore, grants, tenant};
-use postgres::{Client, NoTls};
+use loopstore_testing::postgres::{Client, NoTls};
 use serde_json::Value;
 
 use super::rows::{insert, literal, put_under_another_key, refusal, row_of, with_equal_rows};

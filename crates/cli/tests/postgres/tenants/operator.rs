@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use loopstore::extend as store;
 use loopstore::*;
 use loopstore_postgres::{Engine, PostgresStore, tenant};
-use postgres::{Client, NoTls};
+use loopstore_testing::postgres::{Client, NoTls};
 
 use super::{Tenants, quoted};
 use crate::commands::command;

@@ -1,6 +1,6 @@
 //! Arbitrary SQL of one tenant against the rows of another.
 
-use postgres::Client;
+use loopstore_testing::postgres::Client;
 
 use super::{COMMON, Tenants, quoted};
 

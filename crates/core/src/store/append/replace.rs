@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::{Appended, DefaultTime, LastTurn, NewMessage, append_ended_by, turn_of};
+use super::{AppendedMessages, DefaultTime, LastTurn, NewMessage, append_ended_by, turn_of};
 use crate::model::{AgentMessage, Message, Role};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::{LoopKey, LoopRow, StoreWrite, TurnRow, decode, lease};
@@ -41,7 +41,7 @@ pub fn replace_last_turn(
     loop_key: LoopKey,
     messages: Vec<NewMessage>,
     counter: &dyn TokenCounter,
-) -> StoreResult<Appended> {
+) -> StoreResult<AppendedMessages> {
     let stamp = Some(lease::now());
     replace_turn(write, loop_key, messages, counter, stamp, LastTurn::Final)
 }
@@ -55,7 +55,7 @@ pub fn replace_turn(
     counter: &dyn TokenCounter,
     stamp: DefaultTime,
     last_turn: LastTurn,
-) -> StoreResult<Appended> {
+) -> StoreResult<AppendedMessages> {
     let now = lease::now();
     lease::ensure_unleased(write, loop_key, now)?;
     let mut row = write.loop_by_key(loop_key)?;

@@ -1,7 +1,7 @@
 //! An append in progress: turns and totals as they grow with each message.
 
 use super::calls::call_above;
-use super::{Appended, AppendedCompaction, LastTurn, finalize_turns_with, missing_turn};
+use super::{AppendedCompaction, AppendedMessages, LastTurn, finalize_turns_with, missing_turn};
 use crate::model::{AgentMessage, GroupCursor, LoopRecord, LoopStatus, Role, Time};
 use crate::store::encoded::EncodedMessage;
 use crate::store::error::{StoreError, StoreResult};
@@ -200,7 +200,7 @@ impl Append {
         write: &mut dyn StoreWrite,
         from: u32,
         last_turn: LastTurn,
-    ) -> StoreResult<Appended> {
+    ) -> StoreResult<AppendedMessages> {
         self.write(write, from, last_turn)
     }
 
@@ -210,7 +210,7 @@ impl Append {
         write: &mut dyn StoreWrite,
         from: u32,
         last_turn: LastTurn,
-    ) -> StoreResult<Appended> {
+    ) -> StoreResult<AppendedMessages> {
         self.flush(write)?;
         if self.row.totals.next_seq > from {
             finalize_turns_with(&mut self.row, &self.progress, self.turn.as_ref(), last_turn);
@@ -219,7 +219,7 @@ impl Append {
             write.touch_session(&self.session)?;
         }
         let totals = &self.row.totals;
-        Ok(Appended {
+        Ok(AppendedMessages {
             seqs: from..totals.next_seq,
             turns: totals.turns,
             complete: totals.complete,

@@ -14,28 +14,54 @@ use crate::model::{
     TurnId,
 };
 use crate::store::error::StoreResult;
-use crate::store::{LoopKey, SessionKey, StoreRead, StoreWrite, lease, session};
+use crate::store::{AppendKey, LoopKey, SessionKey, StoreRead, StoreWrite, lease, session};
 use crate::tokens::TokenCounter;
 
-/// The result of an append that assigns turns and loops.
+/// The result of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TurnsAppended {
-    /// The loop that contains the last of the messages.
-    pub loop_key: LoopKey,
-    /// Its id.
+#[non_exhaustive]
+pub struct Appended {
+    /// The loop of the last of the messages.
     pub loop_id: LoopId,
+    /// The turns of the messages in that loop, including turns that existed before the append.
+    pub turns: Range<u32>,
     /// The sequences of the messages in that loop.
     pub seqs: Range<u32>,
-    /// The turns of the messages in that loop.
-    pub turns: Range<u32>,
     /// The tokens of all messages.
     pub tokens: u64,
     /// The loops that the messages began, in order.
     pub begun: Vec<LoopId>,
+    /// A sentence for each tool call or result whose missing id or name, or arguments of another type, were
+    /// completed.
+    pub notes: Vec<String>,
+    /// True if the session already had an append under this key; nothing was appended.
+    pub duplicate: bool,
+}
+
+impl Appended {
+    /// Returns the result of an earlier append under a key, in the loop of this id.
+    pub fn before(loop_id: LoopId, known: AppendKey) -> Self {
+        Self {
+            loop_id,
+            turns: known.turns,
+            seqs: known.seqs,
+            tokens: known.tokens,
+            begun: Vec::new(),
+            notes: Vec::new(),
+            duplicate: true,
+        }
+    }
+}
+
+/// The result of an append that assigns turns and loops, with what the rows of the append need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnsAppended {
+    /// The result for the caller.
+    pub appended: Appended,
+    /// The loop that contains the last of the messages.
+    pub loop_key: LoopKey,
     /// The ids of the calls that the messages answer.
     pub answered: Vec<String>,
-    /// The corrections of malformed calls and results, a sentence for each.
-    pub notes: Vec<String>,
     /// The messages that contain a provider's own compaction.
     pub compactions: Vec<AppendedCompaction>,
 }
@@ -172,19 +198,22 @@ impl TurnsAppend {
         } = self;
         let (loop_key, loop_id) = (open.append.row.key, open.append.row.loop_id.clone());
         let turns_before = open.turns_before;
-        let appended = open.append.finish(write, open.from, LastTurn::Final)?;
+        let written = open.append.finish(write, open.from, LastTurn::Final)?;
         // A message that joined an existing turn changed that turn too.
         let first = turns_before.saturating_sub(u32::from(open.joined));
         Ok(TurnsAppended {
+            appended: Appended {
+                loop_id,
+                seqs: written.seqs,
+                turns: first..written.turns,
+                tokens,
+                begun,
+                notes,
+                duplicate: false,
+            },
             loop_key,
-            loop_id,
-            seqs: appended.seqs,
-            turns: first..appended.turns,
-            tokens,
-            begun,
             answered,
-            notes,
-            compactions: appended.compactions,
+            compactions: written.compactions,
         })
     }
 }

@@ -142,7 +142,7 @@ fn every_agents_calls_are_known() {
         change("exec_command", json!({"cmd": "rm a"})),
         is("a", Delete)
     );
-    // Tools that nobody has met.
+    // Unknown tools.
     assert_eq!(
         change(
             "edit_file",

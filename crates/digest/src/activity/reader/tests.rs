@@ -14,12 +14,12 @@ fn place(turn: u32) -> SourceTurn {
 }
 
 #[derive(Default)]
-struct Agent {
+struct RecordedAgent {
     activity: Activity,
     turn: u32,
 }
 
-impl Agent {
+impl RecordedAgent {
     fn call(&mut self, id: &str, name: &str, arguments: Value) {
         self.turn += 1;
         let message = Message::assistant("").with_tool_call(id, name, arguments);
@@ -69,7 +69,7 @@ impl Agent {
 
 #[test]
 fn a_call_that_does_something_is_told_with_what_it_took_and_answered() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     let book = json!({"reservation": "JG7FMM", "cabin": "economy", "bags": 2});
     agent.does("update_reservation", book, "booked as E-88101\n", false);
     agent.does(
@@ -97,7 +97,7 @@ fn a_call_that_does_something_is_told_with_what_it_took_and_answered() {
 
 #[test]
 fn what_was_done_with_other_arguments_is_told_apart() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     let book = |flight: &str| json!({"user_id": "U1", "flight": flight});
     agent.does("book_flight", book("A"), "ok", false);
     agent.does("book_flight", book("B"), "ok", false);
@@ -122,7 +122,7 @@ fn what_was_done_with_other_arguments_is_told_apart() {
 
 #[test]
 fn a_run_in_another_folder_is_another_run() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     agent.run("make test", "ok");
     agent.run("cd frontend && make test", "Exit code 2\nerror: x");
     agent.run("cd backend && make test", "ok");
@@ -138,7 +138,7 @@ fn a_run_in_another_folder_is_another_run() {
 
 #[test]
 fn a_push_that_failed_is_open_until_one_goes_through() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     agent.run(
         "git push origin main",
         "Exit code 1\nerror: failed to push some refs",
@@ -156,7 +156,7 @@ fn a_push_that_failed_is_open_until_one_goes_through() {
 
 #[test]
 fn a_call_that_failed_or_was_refused_changes_nothing() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     let edit = || json!({"file_path": "a.rs", "old_string": "x", "new_string": "y"});
     agent.does(
         "Edit",
@@ -191,7 +191,7 @@ fn a_call_that_failed_or_was_refused_changes_nothing() {
 
 #[test]
 fn failures_are_resolved_by_the_same_or_a_wider_run() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     agent.run(
         "cargo test name",
         "Exit code 101\nerror[E0308]: mismatched types",
@@ -223,7 +223,7 @@ fn failures_are_resolved_by_the_same_or_a_wider_run() {
 
 #[test]
 fn calls_without_a_result_are_open() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     agent.call("a", "Task", json!({"prompt": "look", "subagent_type": "x"}));
     agent.call("b", "Bash", json!({"command": "sleep 9"}));
     agent.call("b", "Bash", json!({"command": "sleep 9"}));
@@ -249,7 +249,7 @@ fn calls_without_a_result_are_open() {
 
 #[test]
 fn what_runs_in_the_background_is_open_until_its_end_is_told() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     agent.does(
         "exec_command",
         json!({"cmd": "cargo test"}),
@@ -286,7 +286,7 @@ fn what_runs_in_the_background_is_open_until_its_end_is_told() {
 
 #[test]
 fn commands_in_the_text_of_an_answer_are_read_if_they_were_run() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     let says = |text: &str| Message::assistant(text);
     let block = "I edit.\n\n```mswea_bash_command\nsed -i 's/a/b/' x.py\n```";
     agent.activity.add_message(&says(block), &place(1));
@@ -334,7 +334,7 @@ fn commands_in_the_text_of_an_answer_are_read_if_they_were_run() {
 
 #[test]
 fn a_restored_activity_goes_on() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     agent.run("cargo test a", "Exit code 101\nerror: x");
     agent.does(
         "Write",
@@ -380,7 +380,7 @@ fn a_restored_activity_goes_on() {
 
 #[test]
 fn memory_is_bounded_and_hostile_calls_are_taken() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     for turn in 0..6_000 {
         agent.run(&format!("ls {turn}"), "");
         agent.call(&format!("open{turn}"), "x", json!({"a": turn}));
@@ -408,7 +408,7 @@ fn memory_is_bounded_and_hostile_calls_are_taken() {
 
 #[test]
 fn a_search_is_told_with_what_was_sought_and_the_files_it_found() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     let sought = |pattern: &str| json!({"pattern": pattern, "path": "src"});
     agent.does(
         "Grep",
@@ -440,7 +440,7 @@ fn a_search_is_told_with_what_was_sought_and_the_files_it_found() {
 
 #[test]
 fn what_a_document_says_is_open_is_closed_by_what_comes_after() {
-    let mut agent = Agent::default();
+    let mut agent = RecordedAgent::default();
     let edit = json!({"file_path": "Money.java", "old_string": "a", "new_string": "b"});
     agent.does("replace_in_file", edit.clone(), "no match", true);
     let book = |date: &str| json!({"ticket_id": "4WQ150", "date": date});
@@ -454,7 +454,7 @@ fn what_a_document_says_is_open_is_closed_by_what_comes_after() {
     work.calls
         .iter_mut()
         .for_each(|history| history.is_command = true);
-    let mut agent = Agent {
+    let mut agent = RecordedAgent {
         activity: Activity::restore(work),
         turn: 10,
     };

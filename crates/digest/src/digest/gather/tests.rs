@@ -1,8 +1,8 @@
 use super::*;
 use loopstore_model::{AgentMessage, Json};
 
-fn placed(turn: u32, message: impl Into<AgentMessage>) -> Placed {
-    Placed {
+fn placed(turn: u32, message: impl Into<AgentMessage>) -> LoopMessage {
+    LoopMessage {
         turn,
         seq: turn,
         message: message.into(),

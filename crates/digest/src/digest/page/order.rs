@@ -106,7 +106,7 @@ pub(super) fn statement_order(
         for (unit, text) in statement.units.units.iter().enumerate() {
             if seen.insert(&text.text) {
                 let raw = if text.is_raw { RAW } else { 1.0 };
-                let asked = if !is_conversation && text.text.ends_with('?') {
+                let question = if !is_conversation && text.text.ends_with('?') {
                     ASKED
                 } else {
                     1.0
@@ -114,7 +114,7 @@ pub(super) fn statement_order(
                 let constrains =
                     statement.speaker == SpeakerRole::Harness && is_instruction(&text.text);
                 let constrains = if constrains { CONSTRAINS } else { 1.0 };
-                selector.add(at, &text.text, weight * raw * asked * constrains);
+                selector.add(at, &text.text, weight * raw * question * constrains);
                 refs.push(UnitRef {
                     statement: at,
                     unit,

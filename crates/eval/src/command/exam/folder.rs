@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! NAME.db                the session up to the cut
-//! NAME/A.txt             what a reader sees
-//! NAME/questions.md      what it is asked (and .json)
-//! NAME/lookups.md        how a reader may look things up, for sittings with lookups
-//! NAME/answers-A-1.json  what it answers; with lookups answers-A-lookup-1.json
-//! NAME/grading.md        what the grader sees, and fills into grading.json
-//! key/                   what neither may see: candidates, right answers, whose answer is whose
+//! NAME/A.txt             the context of a reader
+//! NAME/questions.md      the questions (and .json)
+//! NAME/lookups.md        the lookup commands, for sittings with lookups
+//! NAME/answers-A-1.json  the answers; with lookups answers-A-lookup-1.json
+//! NAME/grading.md        the sheet of the grader, whose grades go into grading.json
+//! key/                   hidden from both: candidates, right answers, the source of each answer
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ impl ExamFolder {
         self.0.join(format!("{exam}.db"))
     }
 
-    /// Returns the folder of one exam.
+    /// Returns the folder of an exam.
     pub fn of(&self, exam: &str) -> PathBuf {
         self.0.join(exam)
     }
@@ -133,7 +133,7 @@ impl ExamFolder {
         key.map(Some).map_err(|error| bad_file(&path, error))
     }
 
-    /// Returns the sittings that files of answers are named after.
+    /// Returns the sittings for which there are files of answers.
     pub fn sittings(&self, exam: &PreparedExam) -> Result<Vec<Sitting>, CliError> {
         let folder = self.of(&exam.exam);
         let entries = std::fs::read_dir(&folder).map_err(|error| bad_file(&folder, error))?;
@@ -162,7 +162,7 @@ impl ExamFolder {
     }
 }
 
-/// Reads the name of a file of answers.
+/// Parses the name of a file of answers.
 fn sitting(name: &str) -> Option<Sitting> {
     let middle = name.strip_prefix("answers-")?.strip_suffix(".json")?;
     let (front, number) = middle.rsplit_once('-')?;

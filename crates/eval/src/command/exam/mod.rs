@@ -24,7 +24,7 @@ enum ExamStep {
     Score(score::ExamScoreArgs),
 }
 
-/// Takes a step of an exam.
+/// Runs a step of an exam.
 pub fn run(app: &mut App, args: &EvalExamArgs) -> Result<Done, CliError> {
     match &args.step {
         ExamStep::Prepare(args) => prepare::run(app, args),

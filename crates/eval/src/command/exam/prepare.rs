@@ -20,13 +20,13 @@ use super::super::{
 };
 use super::folder::{ExamFolder, PreparedCandidate, PreparedExam, PreparedExams};
 
-/// The size of a context where the transcript records none, as a share of the tokens before the cut.
+/// The size of a context if the transcript records none, as a share of the tokens before the cut.
 const SHARE: f64 = 0.04;
 
-/// The most records after the cut that may belong to one compaction.
+/// The maximum number of records after the cut that may belong to one compaction.
 const COMPACTION_RECORDS: usize = 3;
 
-/// The most lookups of a reader.
+/// The maximum number of a reader's lookups.
 const LOOKUPS: u32 = 8;
 
 /// Write the contexts and the questions
@@ -226,8 +226,8 @@ impl ExamPrepareArgs {
         Ok(all)
     }
 
-    /// Returns the transcript's own compaction at the cut, with the id of its run: the first one among the
-    /// next records that comes before any message.
+    /// Returns the transcript's own compaction at the cut, with the id of its run: the first compaction in the records
+    /// after the cut, if it comes before any message.
     fn recorded(
         &self,
         cut: &ImportedCut,
@@ -294,8 +294,8 @@ fn names_of(candidates: &[ExamCandidate]) -> Vec<&str> {
     names.collect()
 }
 
-/// Imports a part of a transcript; of several sessions the longest counts. Importers look at names of files,
-/// so the part lies under the transcript's own name for as long as it takes.
+/// Imports a part of a transcript; of several sessions the longest is used. Importers use the names of files, so the
+/// part is temporarily written under the transcript's own name.
 fn imported(
     store: SqliteStore,
     part: &Path,

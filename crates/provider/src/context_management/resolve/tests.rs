@@ -14,7 +14,7 @@ use loopstore_model::{ClearedThinking, ClearedToolUses, Message};
 const NAMES: [&str; 3] = ["ls", "cat", "web_search"];
 
 #[derive(Clone, Debug)]
-enum Step {
+enum EditStep {
     Prompt,
     /// An answer with thinking or without, with calls of tools by their names, and of a tool that the provider runs.
     Answer {
@@ -24,20 +24,20 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = EditStep> {
     let calls = prop::collection::vec(0..NAMES.len(), 0..3);
     let answer = (any::<bool>(), calls, prop::bool::weighted(0.2));
     prop_oneof![
-        1 => Just(Step::Prompt),
-        4 => answer.prop_map(|(thinks, calls, server)| Step::Answer { thinks, calls, server }),
+        1 => Just(EditStep::Prompt),
+        4 => answer.prop_map(|(thinks, calls, server)| EditStep::Answer { thinks, calls, server }),
     ]
 }
 
 /// Returns the messages of steps, as they are read from a request.
-fn conversation(steps: &[Step]) -> Vec<AgentMessage> {
+fn conversation(steps: &[EditStep]) -> Vec<AgentMessage> {
     let mut messages = vec![json!({"role": "user", "content": "go"})];
     for (at, step) in steps.iter().enumerate() {
-        let Step::Answer {
+        let EditStep::Answer {
             thinks,
             calls,
             server,
@@ -403,13 +403,13 @@ fn what_a_compaction_replaces_is_not_sent() {
 #[test]
 fn an_unknown_edit_is_named_and_edits_of_one_kind_continue() {
     let messages = conversation(&[
-        Step::Answer {
+        EditStep::Answer {
             thinks: true,
             calls: vec![0, 1],
             server: true,
         },
-        Step::Prompt,
-        Step::Answer {
+        EditStep::Prompt,
+        EditStep::Answer {
             thinks: true,
             calls: vec![],
             server: false,

@@ -13,7 +13,7 @@ use loopstore_model::{ClearedThinking, Content, Role};
 
 /// The end of a turn.
 #[derive(Clone, Copy, PartialEq)]
-enum TurnEnd {
+enum ThinkingTurnEnd {
     /// The next prompt.
     Prompt,
     /// The next prompt or tool result.
@@ -35,7 +35,7 @@ pub(super) fn resolve(
         .iter()
         .flat_map(|turn| turn.blocks.iter().copied())
         .collect();
-    let readings = [TurnEnd::Prompt, TurnEnd::Answer].map(|end| {
+    let readings = [ThinkingTurnEnd::Prompt, ThinkingTurnEnd::Answer].map(|end| {
         let mut turns = eligible(request, end);
         turns.retain(|turn| !turn.iter().any(|block| taken.contains(block)));
         turns
@@ -79,7 +79,7 @@ fn choose(
 }
 
 /// Returns the turns with thinking that the setting does not keep.
-fn eligible(request: &EditedRequest<'_>, end: TurnEnd) -> Vec<TurnThinking> {
+fn eligible(request: &EditedRequest<'_>, end: ThinkingTurnEnd) -> Vec<TurnThinking> {
     let mut turns = turns(request, end);
     turns.truncate(turns.len().saturating_sub(kept(request).unwrap_or(0)));
     turns.retain(|turn| request.counts_cleared || !request.is_cleared(turn));
@@ -87,7 +87,7 @@ fn eligible(request: &EditedRequest<'_>, end: TurnEnd) -> Vec<TurnThinking> {
 }
 
 /// Returns the turns of a request that have thinking, in order.
-fn turns(request: &EditedRequest<'_>, end: TurnEnd) -> Vec<TurnThinking> {
+fn turns(request: &EditedRequest<'_>, end: ThinkingTurnEnd) -> Vec<TurnThinking> {
     let (mut turns, mut open) = (Vec::new(), TurnThinking::new());
     for (at, message) in request.messages() {
         match message.role() {
@@ -96,7 +96,7 @@ fn turns(request: &EditedRequest<'_>, end: TurnEnd) -> Vec<TurnThinking> {
                 let blocks = blocks.filter(|(_, block)| is_sent_thinking(block));
                 open.extend(blocks.map(|(block, _)| BlockPlace { message: at, block }));
             }
-            Role::ToolResult if end == TurnEnd::Prompt => {}
+            Role::ToolResult if end == ThinkingTurnEnd::Prompt => {}
             Role::User | Role::ToolResult => turns.push(std::mem::take(&mut open)),
             Role::Extension => {}
         }

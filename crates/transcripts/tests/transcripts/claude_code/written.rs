@@ -106,6 +106,49 @@ fn an_answer_is_joined_from_its_records_and_nothing_is_lost() {
 }
 
 #[test]
+fn an_answer_carries_what_the_provider_cleared_and_its_record_stays_whole() {
+    let record = |uuid: &str, parent: Value, message: Value| {
+        let kind = message["role"].clone();
+        json!({"uuid": uuid, "parentUuid": parent, "sessionId": "s", "type": kind, "message": message,
+            "timestamp": "2026-03-01T10:00:00.000Z"})
+        .to_string()
+    };
+    let answer = |uuid: &str, parent: &str, report: &Value| {
+        let text = json!([{"type": "text", "text": uuid}]);
+        let message = json!({"role": "assistant", "id": "msg_1", "model": "claude", "content": text,
+            "context_management": report});
+        record(uuid, json!(parent), message)
+    };
+    let edit = json!({"type": "clear_tool_uses_20250919", "cleared_tool_uses": 8,
+        "cleared_input_tokens": 50_000});
+    let report = json!({"applied_edits": [edit]});
+    for (report, edits) in [
+        (report, 1),
+        (json!({"applied_edits": []}), 0),
+        (Value::Null, 0),
+    ] {
+        let lines = [
+            record("u", Value::Null, json!({"role": "user", "content": "go"})),
+            answer("a1", "u", &Value::Null),
+            answer("a2", "a1", &report),
+        ];
+        let recorded = Recorder::of("s.jsonl", lines.join("\n").as_bytes());
+        assert_eq!(recorded.error, None);
+        let written = json_of(&recorded, 1);
+        assert_eq!(written["content"].as_array().unwrap().len(), 2);
+        assert_eq!(
+            written["source"][1]["message"]["context_management"],
+            report
+        );
+        let (message, _) = recorded.messages().nth(1).unwrap();
+        let read = message.applied_edits();
+        assert_eq!(read.as_ref().map_or(0, |read| read.edits.len()), edits);
+        let strategy = read.map(|read| read.strategy);
+        assert!(strategy.is_none_or(|name| name == "provider:anthropic"));
+    }
+}
+
+#[test]
 fn results_keep_their_images_errors_and_what_stands_beside_them() {
     let recorded = Recorder::of_fixture("kite-1.jsonl");
     let failed = json_of(&recorded, 3);

@@ -7,7 +7,7 @@ use loopstore::compact::CompactOutcome;
 use loopstore::extend::compaction::{DigestInput, digest_of, document_work};
 use loopstore::{
     CompactRequest, CompactionConfig, CompactionPolicy, CompactionScope, ContextConfig,
-    HeuristicTokenCounter, KeepRecent, Message, Placed, Policy, Role, SessionHandle, Store,
+    HeuristicTokenCounter, KeepRecent, LoopMessage, Message, Policy, Role, SessionHandle, Store,
 };
 use loopstore_transcripts::{ImportOptions, import_paths, importers};
 
@@ -199,7 +199,7 @@ fn compacted(session: &SessionHandle, nth: usize) -> Vec<String> {
 fn whole(session: &SessionHandle) -> String {
     let loops = session.load_whole().unwrap().loops.into_iter();
     let messages = loops.flat_map(|record| record.messages);
-    let place = |(turn, message)| Placed {
+    let place = |(turn, message)| LoopMessage {
         turn,
         seq: turn,
         message,

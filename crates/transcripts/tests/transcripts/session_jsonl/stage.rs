@@ -6,7 +6,7 @@ use std::path::Path;
 use loopstore::context::{AsOf, build_context_from_session};
 use loopstore::*;
 use loopstore_export::{ExportForm, export};
-use loopstore_transcripts::{ImportError, ImportReport, Source, StoredLines, import_source};
+use loopstore_transcripts::{ImportError, ImportReport, SessionLines, Source, import_source};
 use loopstore_verify::verify;
 
 use crate::support::histories::{History, Random};
@@ -23,7 +23,7 @@ pub fn imported(store: &SqliteStore, text: &str) -> Result<ImportReport, ImportE
         path: Path::new("s.jsonl"),
         reader: &mut reader,
     };
-    import_source(store, &StoredLines, &mut source, None)
+    import_source(store, &SessionLines, &mut source, None)
 }
 
 /// Returns the reason why an import was rejected.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use loopstore::extend::active_blocks::{self, ChainLink, View};
+use loopstore::extend::active_blocks::{self, ChainLink, ChainView};
 use loopstore::extend::{Section, StoreRead, StoreResult, decode, read};
 use loopstore::*;
 use loopstore_transcripts::{
@@ -258,7 +258,7 @@ pub fn chain(store: &SqliteStore, loop_key: &str) -> Vec<ChainLink> {
     read(store, |snapshot| {
         let session = snapshot.sessions()?.remove(0).key;
         let leaf = snapshot.loop_by_id(session, &loop_id(loop_key))?.unwrap();
-        active_blocks::chain(snapshot, leaf.key, View::default())
+        active_blocks::chain(snapshot, leaf.key, ChainView::default())
     })
     .unwrap()
 }

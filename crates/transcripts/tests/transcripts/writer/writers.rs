@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loopstore::*;
 use loopstore_export::{ExportForm, export};
-use loopstore_transcripts::{Source, StoredLines, import_source};
+use loopstore_transcripts::{SessionLines, Source, import_source};
 
 use super::script::*;
 
@@ -51,7 +51,7 @@ fn restored(store: &SqliteStore) -> SqliteStore {
         path: Path::new("s.jsonl"),
         reader: &mut Cursor::new(text),
     };
-    import_source(&copy, &StoredLines, &mut source, None).unwrap();
+    import_source(&copy, &SessionLines, &mut source, None).unwrap();
     copy
 }
 

@@ -3,7 +3,6 @@
 //! All content is read through the store, so packs are unpacked, pages decrypted and files put together. In a
 //! file all sessions are searched; on a server, which may have a hundred thousand, only those connected with
 //! the redacted one.
-//! together with the redacted one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -24,7 +23,7 @@ const OVERLAP: usize = 4096;
 
 /// A place that still contains removed content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeftPlace {
+pub struct ContentRemnant {
     /// The session that the place belongs to; `None` if several sessions may share it.
     pub session_id: Option<SessionId>,
     /// The table, or table and column.
@@ -35,12 +34,12 @@ pub struct LeftPlace {
 
 /// Returns the places that still contain secrets of the redactor, or parts of them. `shared` are the kept files
 /// that the session had and other sessions still have.
-pub(super) fn look(
+pub(super) fn search(
     store: &dyn Database,
     session: &SessionId,
     redactor: &mut Redactor,
     shared: Vec<SourceRow>,
-) -> StoreResult<Vec<LeftPlace>> {
+) -> StoreResult<Vec<ContentRemnant>> {
     let is_file = SqliteStore::downcast(store).is_some();
     database::scan(store, |scan| {
         let mut search = LeftoverSearch {
@@ -98,8 +97,8 @@ struct LeftoverSearch<'a> {
 }
 
 impl LeftoverSearch<'_> {
-    fn places(self) -> Vec<LeftPlace> {
-        let place = |((session_id, place), count)| LeftPlace {
+    fn places(self) -> Vec<ContentRemnant> {
+        let place = |((session_id, place), count)| ContentRemnant {
             session_id,
             place,
             count,

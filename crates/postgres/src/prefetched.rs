@@ -18,7 +18,7 @@ pub(super) struct PrefetchedRows {
 }
 
 /// A loop and its lease.
-fn driven(row: &PostgresRow) -> StoreResult<(Option<LoopRow>, Option<LeaseRow>)> {
+fn loop_and_lease_of(row: &PostgresRow) -> StoreResult<(Option<LoopRow>, Option<LeaseRow>)> {
     let has_lease: Option<i64> = row.get("loop")?;
     let lease = has_lease.map(|_| lease_row(row)).transpose()?;
     Ok((loop_row(row).ok(), lease))
@@ -31,23 +31,23 @@ impl PostgresTransaction<'_> {
         let rows = self.ask(&sql, &[&session])?;
         // An error in a row is reported when the row is requested, since the row may be about to be removed.
         let row = rows.first().map(session_row);
-        self.ahead.borrow_mut().session = row.and_then(Result::ok);
+        self.prefetched.borrow_mut().session = row.and_then(Result::ok);
         Ok(())
     }
 
-    /// Returns the row of the session if it was read ahead.
-    pub(super) fn session_ahead(&self, key: SessionKey) -> Option<SessionRow> {
-        let ahead = self.ahead.borrow();
-        ahead.session.clone().filter(|row| row.key == key)
+    /// Returns the row of the session if it was prefetched.
+    pub(super) fn prefetched_session(&self, key: SessionKey) -> Option<SessionRow> {
+        let prefetched = self.prefetched.borrow();
+        prefetched.session.clone().filter(|row| row.key == key)
     }
 
-    /// Returns the row of the loop if it was read ahead.
-    pub(super) fn loop_ahead(&self, key: LoopKey) -> Option<LoopRow> {
-        let ahead = self.ahead.borrow();
-        ahead.loop_key.clone().filter(|row| row.key == key)
+    /// Returns the row of the loop if it was prefetched.
+    pub(super) fn prefetched_loop(&self, key: LoopKey) -> Option<LoopRow> {
+        let prefetched = self.prefetched.borrow();
+        prefetched.loop_key.clone().filter(|row| row.key == key)
     }
 
-    /// Returns the lease of a loop. A write also reads the row of the loop ahead.
+    /// Returns the lease of a loop. A write also prefetches the row of the loop.
     pub(super) fn lease_and_loop(&self, loop_key: LoopKey) -> StoreResult<Option<LeaseRow>> {
         let session = session_of(loop_key.0);
         let sql = format!(
@@ -56,11 +56,12 @@ impl PostgresTransaction<'_> {
              FROM loops l LEFT JOIN leases d ON d.session = $1 AND d.loop = $2
              WHERE l.session = $1 AND l.key = $2"
         );
-        let Some((row, lease)) = self.first(session, &sql, &[&session, &loop_key.0], driven)?
+        let Some((row, lease)) =
+            self.first(session, &sql, &[&session, &loop_key.0], loop_and_lease_of)?
         else {
             return Ok(None);
         };
-        self.ahead.borrow_mut().loop_key = row;
+        self.prefetched.borrow_mut().loop_key = row;
         Ok(lease)
     }
 }
