@@ -205,7 +205,7 @@ impl LoopTurns {
 /// The turns of a chain that are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
-    /// Those that its context does not show.
+    /// The turns that the context of the chain does not show.
     Hidden,
     All,
 }

@@ -3,6 +3,7 @@
 
 use super::candidate::CompactionCandidate;
 use super::commit::PendingRun;
+use super::guard::guarded;
 use super::planner::CandidatePlanner;
 use crate::compaction::StrategyError;
 use crate::context::messages_with;
@@ -64,14 +65,15 @@ pub enum Approval {
     /// fires proposes them again.
     Postpone(String),
     /// Replace the texts of these blocks, by their positions in [`Proposal::blocks`], and commit. The blocks are
-    /// recorded as written by the strategy `person`. The run fails if a position has no text, or if the context does
-    /// not fit the window with the new texts.
+    /// recorded as written by the strategy `person`, with the coverage of the texts that they replace. The run fails if
+    /// a position has no text, if a text is not smaller than the turns that it replaces or longer than the
+    /// configuration allows, or if the context does not fit the window with the new texts.
     Rewrite(Vec<(usize, String)>),
 }
 
 /// The decision about a candidate, with the texts in place.
 pub(super) enum Decided {
-    Commit(CompactionCandidate),
+    Commit(Box<CompactionCandidate>),
     Refused(String),
     Postponed(String),
 }
@@ -94,7 +96,7 @@ pub(super) fn decide(
                     messages_with(read, &candidate.chain, &blocks)
                 })
             };
-            hook.approve(&Proposal {
+            let proposal = Proposal {
                 session_id: &run.started.session_id,
                 loop_id: &run.started.loop_id,
                 strategy: &run.started.strategy,
@@ -102,7 +104,9 @@ pub(super) fn decide(
                 after: candidate.after,
                 blocks: proposed(planner, &candidate)?,
                 context: &context,
-            })
+            };
+            // Another attempt would run without hooks: nothing is committed that a hook did not approve.
+            guarded(|| hook.approve(&proposal)).unwrap_or_else(Approval::Postpone)
         };
         match approval {
             Approval::Commit => {}
@@ -111,7 +115,7 @@ pub(super) fn decide(
             Approval::Rewrite(texts) => candidate = rewritten(planner, &candidate, texts)?,
         }
     }
-    Ok(Decided::Commit(candidate))
+    Ok(Decided::Commit(Box::new(candidate)))
 }
 
 fn proposed(
@@ -162,19 +166,40 @@ fn rewritten(
     candidate: &CompactionCandidate,
     texts: Vec<(usize, String)>,
 ) -> Result<CompactionCandidate, StrategyError> {
+    let mut depths = Vec::new();
     for (at, text) in texts {
         let depth = candidate.blocks.get(at).map(|placed| placed.depth);
-        let is_replaced = depth.is_some_and(|depth| {
-            planner.texts.replace(depth, PERSON, |message| {
+        let replaced = depth.filter(|depth| {
+            planner.texts.replace(*depth, PERSON, |message| {
                 *message = with_text(message, &text);
             })
         });
-        if !is_replaced {
-            let error = format!("block {at} of the proposal has no text to replace");
+        match replaced {
+            Some(depth) => depths.push((depth, text)),
+            None => {
+                let error = format!("block {at} of the proposal has no text to replace");
+                return Err(StrategyError::Failed(error));
+            }
+        }
+    }
+    let candidate = planner.candidate(candidate.step.clone())?;
+    // A plan keeps turns whose text is not smaller, and a step may replace a text that is too long.
+    for (depth, text) in depths {
+        let mut blocks = candidate
+            .blocks
+            .iter()
+            .filter(|placed| placed.depth == depth);
+        let shown = blocks.next().map(|placed| text_of(planner, &placed.block));
+        if shown.transpose()?.flatten().as_deref() != Some(&*text) {
+            let loop_id = &planner.snapshot.chain.links[depth].row.loop_id;
+            let error = format!(
+                "the new text for loop `{loop_id}` is not smaller than the turns that it replaces, or longer than the \
+                 configuration allows"
+            );
             return Err(StrategyError::Failed(error));
         }
     }
-    planner.candidate(candidate.step.clone())
+    Ok(candidate)
 }
 
 /// Returns a message of the same role with this text alone.

@@ -300,7 +300,7 @@ fn carry_out(
         Ok(candidate) => match approval::decide(planner, run, candidate) {
             Ok(Decided::Commit(candidate)) => {
                 report.take_notes(&planner.texts.notes())?;
-                run.finish(report, candidate)
+                run.finish(report, *candidate)
             }
             Ok(Decided::Refused(reason)) => run.refuse(report, reason),
             Ok(Decided::Postponed(reason)) => run.fail(

@@ -43,7 +43,10 @@ pub fn compacted_messages(
     request: &CompactRequest,
 ) -> Result<Vec<AgentMessage>, StrategyError> {
     let request = &CompactRequest {
-        trigger: CompactTrigger::Length,
+        trigger: match request.trigger {
+            CompactTrigger::Force => CompactTrigger::Force,
+            CompactTrigger::Policy | CompactTrigger::Length => CompactTrigger::Length,
+        },
         dry_run: true,
         ..request.clone()
     };

@@ -386,12 +386,12 @@ impl Browser {
             (Some(Screen::Session(screen)), ReadOutcome::Seen(seen)) => screen.seen = Some(seen),
             (Some(Screen::Session(screen)), ReadOutcome::Turns(page)) => screen.page = Some(page),
             (Some(Screen::Reader(screen)), ReadOutcome::Turn(turn_text)) => {
-                screen.turn_text = Some(turn_text)
+                screen.turn_text = Some(turn_text);
             }
             (Some(Screen::Runs(screen)), ReadOutcome::Runs(rows)) => screen.rows = Some(rows),
             (Some(Screen::Diff { pane, .. }), ReadOutcome::Diff(read)) => *pane = Some(read),
             (Some(Screen::Hits(screen)), ReadOutcome::Hits(hits, next)) => {
-                screen.add_page(hits, next)
+                screen.add_page(hits, next);
             }
             _ => {}
         }

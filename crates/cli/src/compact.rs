@@ -268,7 +268,7 @@ pub fn request_for(
 pub fn went_well(report: &CompactReport) -> bool {
     let failed = matches!(
         report.outcome,
-        CompactOutcome::Failed | CompactOutcome::Conflict
+        CompactOutcome::Failed | CompactOutcome::Conflict | CompactOutcome::Vetoed
     );
     !failed && report.too_small.is_none()
 }

@@ -1,5 +1,6 @@
 //! Never over budget: what a compaction gives up, in which order, and the error when nothing is enough.
 
+mod approvals;
 mod compactor;
 mod ladder;
 mod random;

@@ -326,17 +326,20 @@ fn with_editor(stage: &Stage, editor: &str, line: &str) -> (bool, String) {
 #[test]
 fn a_preview_prints_the_context_and_writes_nothing() {
     let stage = Stage::new();
-    let preview = stage.json(&format!("{TIGHT} --preview"));
-    assert_eq!(preview["run_id"], Value::Null);
-    assert_eq!(stage.json("history"), json!([]));
-    stage.say(TIGHT);
-    assert_eq!(preview["messages"], stage.json("context work")["messages"]);
-    assert!(
-        stage
-            .say(&format!("{TIGHT} --force --preview"))
-            .to_string()
-            .contains("[Working state")
-    );
+    for (line, runs) in [
+        (TIGHT.to_owned(), 0),
+        (format!("{TIGHT} --force --keep-recent 2"), 1),
+    ] {
+        let preview = stage.json(&format!("{line} --preview"));
+        assert_eq!(preview["run_id"], Value::Null);
+        assert_eq!(stage.json("history").as_array().unwrap().len(), runs);
+        stage.say(&line);
+        assert_eq!(
+            preview["messages"],
+            stage.json("context work")["messages"],
+            "{line}"
+        );
+    }
 }
 
 #[test]
