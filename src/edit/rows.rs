@@ -4,10 +4,8 @@ use super::chain_messages::{ChainMessages, Place};
 use super::report::{EditReport, EditedMessage};
 use super::resolve::{Form, MessageSelection, Origin, Selection};
 use crate::model::{Content, EditAction, LoopId};
-use crate::store::live_edits::set_text;
-use crate::store::{
-    EditRow, EditedPart, LoopKey, SessionRow, Size, StoreError, StoreResult, codec,
-};
+use crate::store::edit_sizes::edited_sizes;
+use crate::store::{EditRow, EditedPart, LoopKey, SessionRow, Size, StoreResult, codec};
 use crate::tokens::TokenCounter;
 
 /// The rows of an edit, and the report of them.
@@ -123,15 +121,7 @@ impl ResolvedEdit {
             }
             Form::Replaced(text) => (EditAction::Replaced, Some(text)),
         };
-        let before = size_of(part, counter)?;
-        let after = match &text {
-            None => Size::default(),
-            Some(text) => {
-                let mut shown = part.clone();
-                set_text(&mut shown, text);
-                size_of(&shown, counter)?
-            }
-        };
+        let (before, after) = edited_sizes(part, text.as_deref(), counter)?;
         self.rows.push(EditRow {
             loop_key: key,
             seqs: (place.1, place.1),
@@ -168,16 +158,6 @@ impl ResolvedEdit {
         };
         list.push(edited);
     }
-}
-
-/// Returns the tokens of a part, and the bytes of its JSON.
-fn size_of(part: &Content, counter: &dyn TokenCounter) -> StoreResult<Size> {
-    let json = serde_json::to_vec(part).map_err(|error| StoreError::Invalid(error.to_string()))?;
-    Ok(Size {
-        tokens: counter.block_tokens(part),
-        bytes: json.len() as u64,
-        messages: 0,
-    })
 }
 
 /// Returns what is shown in place of a cleared part: one line with its size, and how to read it. The arguments of a

@@ -103,7 +103,7 @@ impl ToSql for SqlValue<'_> {
 }
 
 /// Binds the values in their order.
-fn bind<'a>(values: impl IntoIterator<Item = BoundValue<'a>>) -> impl rusqlite::Params {
+pub(super) fn bind<'a>(values: impl IntoIterator<Item = BoundValue<'a>>) -> impl rusqlite::Params {
     params_from_iter(values.into_iter().map(SqlValue))
 }
 

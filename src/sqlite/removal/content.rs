@@ -250,7 +250,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 127] = [
     ("block_messages", "head", Message),
     ("block_messages", "body", Message),
     ("edits", "action", Word),
-    ("edits", "text", TEXT),
+    ("edits", "text", Content(TextForm::Edit)),
     ("edits", "salt", Digest),
     ("edits", "digest", Digest),
     ("coverage", "disposition", Word),

@@ -23,6 +23,8 @@ pub mod database;
 pub mod digest;
 mod edit_refusal;
 #[doc(hidden)]
+pub mod edit_sizes;
+#[doc(hidden)]
 pub mod encoded;
 #[doc(hidden)]
 pub mod error;

@@ -48,6 +48,8 @@ pub enum TextForm {
     /// As the key of an append: a key with a secret is replaced whole, by a digest under which the append is
     /// found again.
     AppendKey,
+    /// The text of an edit, JSON if it is the arguments of a call. It is changed with its edit.
+    Edit,
     /// Not redacted: an id.
     Id,
 }

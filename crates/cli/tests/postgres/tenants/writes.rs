@@ -167,6 +167,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, k, _r| w.forget_blob(BlobOwner::Message(k.loop_key, 2), &k.sha256);
         |w, k, _r| w.change_texts(k.session, &mut |_| panic!("a text was seen"));
         |w, k, r| w.redact_message(MessagePlace::InLoop(k.loop_key, 0), &r.message.body, r.receipt);
+        |w, k, _r| w.rewrite_edits(k.run, &[]);
         |w, _k, r| w.resize_block(&r.block);
         |w, _k, r| w.resize_quote(r.block.key, 0, &r.message.body);
         |w, k, r| w.put_pack(k.loop_key, &r.pack);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{self, decode, to_json};
 use super::error::{OpenError, StoreError, StoreResult};
-use super::{BlockKey, BlockRow, Database, LoopKey, StoreRead, StoredMessage};
+use super::{BlockKey, BlockRow, Database, LoopKey, RunKey, StoreRead, StoredMessage};
 use crate::tokens::TokenCounter;
 
 /// Messages that one transaction counts at most.
@@ -48,6 +48,14 @@ pub trait StoreRecount: StoreRead {
         &mut self,
         loop_key: LoopKey,
         tokens: u64,
+        before: u64,
+        after: u64,
+    ) -> StoreResult<()>;
+    /// Writes the tokens of an edit, before it and after it.
+    fn put_edit_tokens(
+        &mut self,
+        run: RunKey,
+        ordinal: u32,
         before: u64,
         after: u64,
     ) -> StoreResult<()>;
@@ -181,13 +189,6 @@ fn begin_or_resume(
     let from = write
         .counter_name()?
         .ok_or_else(|| StoreError::Damaged("the token counter's name is missing".into()))?;
-    for session in write.sessions()? {
-        if write.edit_count(session.key)? > 0 {
-            let id = session.session_id;
-            let why = format!("session `{id}` has edits, whose tokens cannot be recounted");
-            return Err(StoreError::Invalid(why));
-        }
-    }
     let to = counter.name().to_owned();
     let earlier = read_state(write)?;
     // Half of the counts may be those of a third counter: then nothing can be skipped.
