@@ -1,9 +1,11 @@
-//! Edits of messages: digests, targets, and the counters by which a read knows that there are some.
+//! Edits of messages: digests, targets, sizes, and the counters by which a read knows that there are some.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use loopstore::extend::{CoverageRow, Disposition, LoopKey, Outcome, RunRow, StoreResult, digest};
+use loopstore::extend::{
+    CoverageRow, Disposition, EditRow, LoopKey, Outcome, RunRow, StoreResult, digest, edit_sizes,
+};
 use loopstore::model::EditAction;
 
 use super::report::ProblemKind;
@@ -37,7 +39,25 @@ pub(super) fn check(
             let (id, (from, to)) = (owner.loop_id.clone(), edit.seqs);
             let detail = format!("loop `{id}` of this session has no messages {from} to {to}");
             verify.found.add(ProblemKind::Run, &place, detail);
+            continue;
         }
+        check_sizes(verify, &place, &edit)?;
+    }
+    Ok(())
+}
+
+/// Checks that the sizes of an edit are those of its messages: contexts add them up.
+fn check_sizes(verify: &mut Verify<'_>, place: &str, edit: &EditRow) -> StoreResult<()> {
+    let mut derived = edit.clone();
+    let measured = edit_sizes::measure(verify.scan, verify.counter, &mut derived);
+    if verify.found.readable(place, measured)?.is_some() && derived != *edit {
+        let sizes = |row: &EditRow| format!("{:?} to {:?}", row.before, row.after);
+        let detail = format!(
+            "its sizes are {}, its messages' {}",
+            sizes(edit),
+            sizes(&derived)
+        );
+        verify.found.add(ProblemKind::Total, place, detail);
     }
     Ok(())
 }

@@ -220,6 +220,7 @@ macro_rules! conformance {
                     a_kept_context_follows_edits,
                     a_commit_after_an_edit_is_a_conflict,
                     a_manifest_of_a_context_with_edits_is_derived_again,
+                    a_redaction_reaches_the_texts_and_the_sizes_of_edits,
                     a_closed_run_takes_no_edits,
                     what_cannot_be_edited_is_refused,
                     a_context_is_never_emptied,
