@@ -9,19 +9,23 @@
 //! [`BlockCore::edits`]. If a message that the text hides was removed or replaced since, or if that was undone, the next
 //! older generation is tried, as if the run of the block did not count.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::{ControlFlow, Range};
+mod edits;
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::append::size_within;
 use super::error::StoreResult;
 use super::live_edits::LiveEdits;
 use super::rows::{
-    BlockCore, BlockKind, Cut, EditRow, FlipRow, Generation, LoopCore, Outcome, Point, RunEdit,
-    RunKey, RunRow, Size,
+    BlockCore, BlockKind, Cut, FlipRow, Generation, LoopCore, Outcome, Point, RunKey, RunRow, Size,
 };
 use super::{LoopKey, LoopWithBlock, RunSummary, SessionKey, StoreRead, Tick};
+
 use crate::model::{Message, Role, SealingProvider};
+
+pub use edits::PendingEdits;
 
 /// The conditions under which a chain is read: the moment, the provider, and the blocks that may be active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,8 +44,6 @@ pub struct ChainView {
     /// The provider that the context is for. Of the compactions that providers made, only those of this provider are
     /// active.
     pub provider: Option<SealingProvider>,
-    /// True to read messages as they were recorded, whatever edits are live.
-    pub unedited: bool,
 }
 
 /// One loop of a chain.
@@ -110,15 +112,6 @@ pub struct ActiveBlocks<'a> {
     lookup: Option<BlockLookup<'a>>,
     /// Edits that the walk treats as live already.
     pending: Option<PendingEdits<'a>>,
-}
-
-/// The edits of a run that is still open.
-#[derive(Clone, Copy, Debug)]
-pub struct PendingEdits<'a> {
-    /// The run.
-    pub run: &'a RunRow,
-    /// Its edits in order.
-    pub rows: &'a [EditRow],
 }
 
 impl<'a> ActiveBlocks<'a> {
@@ -244,7 +237,7 @@ impl<'a> ActiveBlocks<'a> {
             newest,
             is_disputed,
         } = found;
-        let edits = match row.edits > 0 && !self.view.unedited {
+        let edits = match row.edits > 0 {
             true => self.live_edits(row.key)?.map(Arc::new),
             false => None,
         };
@@ -345,104 +338,6 @@ impl<'a> ActiveBlocks<'a> {
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(found)
-    }
-
-    /// True if the edits that a block was made with are the live ones.
-    fn has_its_edits(
-        &mut self,
-        row: &LoopCore,
-        block: &BlockCore,
-        edits: Option<&LiveEdits>,
-    ) -> StoreResult<bool> {
-        if self.view.unedited {
-            return Ok(true);
-        }
-        let live = self.edits_behind(row.parent, block, edits)?;
-        Ok(live.iter().eq(&block.edits))
-    }
-
-    /// Returns the ids of the live runs that removed or replaced something of a message that a block hides, or that
-    /// its text may quote. `edits` are the live edits of the loop of the block, and `parent` is the parent of that
-    /// loop.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub fn edits_behind(
-        &mut self,
-        parent: Option<LoopKey>,
-        block: &BlockCore,
-        edits: Option<&LiveEdits>,
-    ) -> StoreResult<BTreeSet<String>> {
-        let mut found = BTreeSet::new();
-        if let Some(edits) = edits {
-            let hidden = hidden_by(self.read, block)?;
-            found.extend(edits.rewriting(&hidden).map(str::to_owned));
-            // A text may begin with the task, whether or not the block keeps the prompt.
-            if !hidden.is_empty() {
-                for seq in prompts_before(self.read, block.loop_key, hidden.start, edits)? {
-                    let prompt = seq..seq.saturating_add(1);
-                    found.extend(edits.rewriting(&prompt).map(str::to_owned));
-                }
-            }
-        }
-        let parent = parent.filter(|_| block.kind.covers_earlier_loops());
-        if let Some(parent) = parent {
-            let (read, mut edited) = (self.read, Vec::new());
-            read.chain(parent, &mut |row| {
-                edited.extend((row.edits > 0).then_some(row.key));
-                Ok(ControlFlow::Continue(()))
-            })?;
-            for key in edited {
-                if let Some(edits) = self.live_edits(key)? {
-                    found.extend(edits.rewriting(&(0..u32::MAX)).map(str::to_owned));
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Returns the edits of a loop that count and are live from the leaf.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub fn live_edits(&mut self, loop_key: LoopKey) -> StoreResult<Option<LiveEdits>> {
-        self.live_rows(loop_key).map(LiveEdits::of)
-    }
-
-    /// Returns the edits of a loop that count and are live from the leaf, in the order of their ticks.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub fn live_rows(&mut self, loop_key: LoopKey) -> StoreResult<Vec<RunEdit>> {
-        let (read, mut live) = (self.read, Vec::new());
-        let mut last: Option<(RunKey, bool)> = None;
-        read.edits_of_loop(loop_key, &mut |edit| {
-            let is_live = match last.filter(|(run, _)| *run == edit.run) {
-                Some((_, is_live)) => is_live,
-                None => {
-                    self.view.at.is_none_or(|at| edit.tick <= at)
-                        && self.counts(edit.point)?
-                        && self.is_live(edit.run)?
-                }
-            };
-            last = Some((edit.run, is_live));
-            live.extend(is_live.then_some(edit));
-            Ok(ControlFlow::Continue(()))
-        })?;
-        if let Some(PendingEdits { run, rows }) = self.pending {
-            let own = (0u32..)
-                .zip(rows)
-                .filter(|(_, edit)| edit.loop_key == loop_key);
-            live.extend(own.map(|(ordinal, edit)| RunEdit {
-                run: run.key,
-                run_id: run.run_id.clone(),
-                point: run.point,
-                tick: run.tick,
-                ordinal,
-                edit: edit.clone(),
-            }));
-        }
-        Ok(live)
     }
 
     /// True if a run or a flip made at `point` counts from the leaf.
@@ -626,37 +521,6 @@ fn first_seq(read: &dyn StoreRead, loop_key: LoopKey, turn: u32) -> StoreResult<
     let row = read.turn(loop_key, turn)?;
     row.map(|row| row.first_seq)
         .ok_or_else(|| super::StoreError::Damaged(format!("turn {turn} is missing")))
-}
-
-/// Returns the messages of its loop that a block does not show as they were recorded.
-fn hidden_by(read: &dyn StoreRead, block: &BlockCore) -> StoreResult<Range<u32>> {
-    if block.kind.is_sealed() {
-        return Ok(0..block.through);
-    }
-    let Some(turns) = block.layout.compacted else {
-        return Ok(0..0);
-    };
-    let start = first_seq(read, block.loop_key, turns.first)?;
-    let after = read.turn(block.loop_key, turns.end())?;
-    let end = after.map_or(block.through, |turn| turn.first_seq.min(block.through));
-    Ok(start..end)
-}
-
-/// Returns the prompts before a sequence that were removed or replaced.
-fn prompts_before(
-    read: &dyn StoreRead,
-    loop_key: LoopKey,
-    end: u32,
-    edits: &LiveEdits,
-) -> StoreResult<Vec<u32>> {
-    let mut prompts = Vec::new();
-    if edits.rewrites(&(0..end)) {
-        read.sizes(loop_key, 0..end, &mut |message| {
-            prompts.extend(message.is_prompt().then_some(message.seq));
-            Ok(ControlFlow::Continue(()))
-        })?;
-    }
-    Ok(prompts)
 }
 
 /// True if the last turn of a running loop has no answer or an unanswered call.

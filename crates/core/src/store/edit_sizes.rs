@@ -90,8 +90,7 @@ fn message_at(
     let mut found = None;
     read.messages(loop_key, seq..seq.saturating_add(1), &mut |row| {
         if row.body.head.is_some() {
-            // An image counts by its size, which is part of the message; its bytes are not needed.
-            found = Some(codec::decode(row.body, &mut |_| Ok(None))?);
+            found = Some(codec::decode(row.body, &mut |name| read.blob(name))?);
         }
         Ok(ControlFlow::Break(()))
     })?;

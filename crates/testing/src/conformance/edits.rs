@@ -7,8 +7,6 @@ use loopstore::{
     EditTarget, FlipRequest, build_context_from_session, edit, redo, restore, undo,
 };
 
-use loopstore_admin::retention::{RedactRequest, redact_session};
-
 use super::*;
 use crate::whole::assert_whole;
 
@@ -16,7 +14,7 @@ use crate::whole::assert_whole;
 const SECRET: &str = "hunter2";
 
 /// Returns a session of one loop with eight turns of three messages: a prompt, an answer with a call, its result.
-fn edited_session<'a>(store: &'a dyn SessionStore, id: &str) -> History<'a> {
+pub(super) fn edited_session<'a>(store: &'a dyn SessionStore, id: &str) -> History<'a> {
     let history = History::new(store, id);
     for number in 0..8 {
         let mut messages = turn(number);
@@ -29,15 +27,15 @@ fn edited_session<'a>(store: &'a dyn SessionStore, id: &str) -> History<'a> {
     history
 }
 
-fn message(turn: u32, seq: u32) -> EditTarget {
+pub(super) fn message(turn: u32, seq: u32) -> EditTarget {
     EditTarget::Message(loop_id(0), turn, seq)
 }
 
-fn apply(history: &History<'_>, request: &EditRequest) -> EditReport {
+pub(super) fn apply(history: &History<'_>, request: &EditRequest) -> EditReport {
     edit(history.store, &history.session, request).unwrap()
 }
 
-fn remove(history: &History<'_>, target: EditTarget) -> EditReport {
+pub(super) fn remove(history: &History<'_>, target: EditTarget) -> EditReport {
     apply(history, &EditRequest::remove([target]))
 }
 
@@ -53,7 +51,7 @@ fn built(history: &History<'_>, options: &BuildOptions) -> Context {
 }
 
 /// Returns the context of a session, whose figures agree with its messages.
-fn context(history: &History<'_>) -> Context {
+pub(super) fn context(history: &History<'_>) -> Context {
     let options = BuildOptions {
         check: true,
         ..BuildOptions::default()
@@ -86,11 +84,11 @@ fn context(history: &History<'_>) -> Context {
     context
 }
 
-fn text(context: &Context) -> String {
+pub(super) fn text(context: &Context) -> String {
     serde_json::to_string(&context.messages).unwrap()
 }
 
-fn flip(history: &History<'_>, run: Option<String>, redone: bool) {
+pub(super) fn flip(history: &History<'_>, run: Option<String>, redone: bool) {
     let request = FlipRequest {
         run,
         ..FlipRequest::default()
@@ -435,53 +433,6 @@ pub fn a_manifest_of_a_context_with_edits_is_derived_again(store: &dyn Database)
     apply(&history, &EditRequest::replace(message(0, 0), "go on"));
     assert!(built(&history, &record).manifest.is_some());
     flip(&history, None, false);
-    assert_whole(store);
-}
-
-pub fn a_redaction_reaches_the_texts_and_the_sizes_of_edits(store: &dyn Database) {
-    const PASSWORD: &str = "https://me:hunter2hunter2@example.org/x";
-    let history = edited_session(store, "s");
-    let mut thinks = answer(&format!("I fetch {PASSWORD}"), &["sealed"], 8);
-    if let Some(inner) = thinks.message_mut() {
-        let item = Json::parse(r#"{"type":"redacted_thinking","data":"b3BhcXVl"}"#).unwrap();
-        let item = Content::sealed("anthropic", item);
-        inner.content_mut().insert(0, item);
-    }
-    let shown = result("sealed", vec![Content::text(format!("of {PASSWORD}"))], 8);
-    history.append(0, vec![user("fetch", 8), thinks, shown]);
-    history.append(0, vec![user("thanks", 9), answer("yes", &[], 9)]);
-    apply(
-        &history,
-        &EditRequest::replace(message(4, 12), format!("see {PASSWORD}")),
-    );
-    apply(
-        &history,
-        &EditRequest::clear([EditTarget::Call("sealed".into())]),
-    );
-    let call = EditTarget::Part(loop_id(0), 8, 25, 2);
-    apply(&history, &EditRequest::clear([call]));
-    remove(&history, message(2, 7));
-    let before = context(&history);
-    assert_eq!(text(&before).matches("hunter2hunter2").count(), 2);
-    let request = RedactRequest::new(history.session.clone());
-    let preview = RedactRequest {
-        dry_run: true,
-        ..request.clone()
-    };
-    let preview = redact_session(store, &preview).unwrap();
-    let report = redact_session(store, &request).unwrap();
-    assert_eq!(report.texts.get("edits.text"), Some(&1));
-    assert_eq!(report.texts, preview.texts);
-    assert!(report.left.is_empty(), "{report:?}");
-    let after = context(&history);
-    assert!(!text(&after).contains("hunter2hunter2"));
-    assert_eq!(after.messages.len(), before.messages.len());
-    // The sealed item before the call is gone, and the call is still the one that is cleared.
-    let of = |id: &str| text(&after).contains(id);
-    assert!(of("sealed") && !of("b3BhcXVl") && !of("call-2"));
-    assert_whole(store);
-    flip(&history, None, false);
-    assert!(!text(&context(&history)).contains("hunter2hunter2"));
     assert_whole(store);
 }
 

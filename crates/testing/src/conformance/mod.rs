@@ -44,6 +44,7 @@ pub mod parts;
 pub mod pins;
 pub mod quoted;
 pub mod redacted;
+pub mod redacted_edits;
 pub mod sealed;
 pub mod sealed_runs;
 pub mod session_rows;
@@ -220,12 +221,14 @@ macro_rules! conformance {
                     a_kept_context_follows_edits,
                     a_commit_after_an_edit_is_a_conflict,
                     a_manifest_of_a_context_with_edits_is_derived_again,
-                    a_redaction_reaches_the_texts_and_the_sizes_of_edits,
                     a_closed_run_takes_no_edits,
                     what_cannot_be_edited_is_refused,
                     a_context_is_never_emptied,
                     an_edit_takes_bound_thinking_with_it,
                     contexts_of_random_histories_equal_the_models,
+                }
+                redacted_edits: {
+                    a_redaction_reaches_the_texts_and_the_sizes_of_edits,
                 }
                 pins: {
                     an_archived_session_shows_its_quotes,
