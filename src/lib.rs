@@ -108,6 +108,7 @@ compile_error!("loopstore is tested on 64-bit little-endian machines only, and r
 mod api;
 pub mod compact;
 pub mod compaction;
+mod edit;
 pub mod extend;
 pub mod handback;
 #[doc(hidden)]
@@ -148,10 +149,10 @@ pub use store::{Key, KeyError, OpenError, SessionCursor, SessionFilter, StoreErr
 #[doc(no_inline)]
 pub use model::{
     AgentMessage, AssistantMessage, Author, ChildLoopRef, CompactedSection, CompactionBlock,
-    Content, ContinuationKind, ExtensionMessage, Extra, Image, Int, InvalidId, Json, LlmMessage,
-    LoopId, LoopRecord, LoopStatus, MAX_JSON_DEPTH, Message, ParentSpawnRef, Role, Sealed,
-    SealingProvider, Session, SessionId, Text, Thinking, Time, ToolCall, ToolResultMessage, Turn,
-    TurnId, TurnMap, TurnRange, Turns, Usage, UserMessage,
+    Content, ContinuationKind, EditAction, ExtensionMessage, Extra, Image, Int, InvalidId, Json,
+    LlmMessage, LoopId, LoopRecord, LoopStatus, MAX_JSON_DEPTH, Message, ParentSpawnRef, Role,
+    Sealed, SealingProvider, Session, SessionId, Text, Thinking, Time, ToolCall, ToolResultMessage,
+    Turn, TurnId, TurnMap, TurnRange, Turns, Usage, UserMessage,
 };
 
 // Tokens.
@@ -171,6 +172,7 @@ pub use compact::{
     PinList, PinRef, PinReport, PinRequest, Policy, RepairReport, TokenSource,
     compact_session_loops, pin, pins, redo, repair_session, undo, unpin,
 };
+// What contexts show in another form, or not at all.
 #[cfg(feature = "tokio")]
 #[doc(no_inline)]
 pub use compaction::FutureSummarizer;
@@ -184,6 +186,11 @@ pub use compaction::{
 };
 #[doc(no_inline)]
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
+pub use edit::{
+    EditFilter, EditReport, EditRequest, EditTarget, EditedMessage, SkippedMessage, edit, restore,
+};
+#[doc(no_inline)]
+pub use store::EditRefusal;
 
 pub use sqlite::{SqliteOptions, SqliteStore};
 #[doc(no_inline)]

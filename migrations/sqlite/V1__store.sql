@@ -87,7 +87,9 @@ CREATE TABLE sessions (
     meta           TEXT NOT NULL,
     -- The number and the chain digest of the newest audit row of the session.
     audit_seq      INTEGER NOT NULL DEFAULT 0,
-    audit          BLOB NOT NULL DEFAULT (zeroblob(32))
+    audit          BLOB NOT NULL DEFAULT (zeroblob(32)),
+    -- The number of rows in edits, whatever their runs.
+    edits          INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- The id of the session that started this session. CAST gives both sides of a comparison the same affinity.
@@ -107,7 +109,7 @@ CREATE INDEX sessions_active ON sessions (last_active_at);
 -- newest row of the session in hides must contain both the old id and the new id.
 CREATE TRIGGER sessions_keep_their_id
 BEFORE UPDATE ON sessions
-WHEN (NEW.key IS NOT OLD.key OR NEW.tick < OLD.tick
+WHEN (NEW.key IS NOT OLD.key OR NEW.tick < OLD.tick OR NEW.edits < OLD.edits
         OR NEW.session_id IS NOT OLD.session_id AND NOT EXISTS (
             SELECT 1 FROM hides h
             WHERE h.key = (SELECT max(key) FROM hides WHERE session = OLD.key)
@@ -389,6 +391,9 @@ CREATE TABLE loops (
     meta            TEXT NOT NULL,
     -- Recorded turns and events as JSON, with the sequences of stored messages instead of the messages.
     history         TEXT,
+    -- The number of rows in edits whose messages belong to the loop, whatever their runs. A read of a loop
+    -- without edits looks for none.
+    edits           INTEGER NOT NULL DEFAULT 0,
     UNIQUE (session, loop_id)
 ) STRICT;
 
@@ -417,7 +422,7 @@ BEFORE UPDATE ON loops
 WHEN (NEW.key IS NOT OLD.key OR NEW.session IS NOT OLD.session OR NEW.loop_id IS NOT OLD.loop_id
         OR NEW.parent IS NOT OLD.parent OR NEW.parent_turn IS NOT OLD.parent_turn
         OR NEW.parent_seq IS NOT OLD.parent_seq
-        OR NEW.tick IS NOT OLD.tick OR NEW.sealed_seq < OLD.sealed_seq)
+        OR NEW.tick IS NOT OLD.tick OR NEW.sealed_seq < OLD.sealed_seq OR NEW.edits < OLD.edits)
     AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
 BEGIN
     SELECT RAISE(FAIL, 'the parent and the final turns of a loop are immutable');
@@ -987,6 +992,10 @@ CREATE TABLE blocks (
     created_at      TEXT NOT NULL,
     -- The JSON of a block that another program made, without its messages.
     extra           TEXT,
+    -- The ids of the runs with edits that the text was made with, as a sorted JSON array: the live runs that
+    -- removed or replaced something of a message that the block hides. NULL if there were none. The block is
+    -- active only while these are the live ones.
+    edits           TEXT,
     -- SHA-256 of this row without its tokens, of its coverage and of the digests of its messages.
     digest          BLOB NOT NULL,
     UNIQUE (loop, generation),
@@ -1018,7 +1027,7 @@ WHEN (NEW.key IS NOT OLD.key OR NEW.loop IS NOT OLD.loop OR NEW.generation IS NO
         OR NEW.through IS NOT OLD.through OR NEW.bytes_block IS NOT OLD.bytes_block
         OR NEW.messages_block IS NOT OLD.messages_block OR NEW.strategy IS NOT OLD.strategy
         OR NEW.shaping IS NOT OLD.shaping OR NEW.created_at IS NOT OLD.created_at
-        OR NEW.extra IS NOT OLD.extra OR NEW.digest IS NOT OLD.digest)
+        OR NEW.extra IS NOT OLD.extra OR NEW.edits IS NOT OLD.edits OR NEW.digest IS NOT OLD.digest)
     AND NOT EXISTS (
         SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
         WHERE l.key = OLD.loop AND m.closed_at IS NULL
@@ -1133,6 +1142,88 @@ BEGIN
     SELECT RAISE(ABORT, 'the run is closed: its blocks take no more messages');
 END;
 
+-- edits -------------------------------------------------------------------------------------------
+
+CREATE TABLE edits (
+    -- The edits of runs: messages, or parts of a message, that contexts show in another form or not at all.
+    -- A message itself never changes. An edit applies where its run is live.
+
+    -- (run << 32) | ordinal
+    id            INTEGER PRIMARY KEY,
+    -- The loop and the sequences of the messages, both ends inclusive.
+    loop          INTEGER NOT NULL REFERENCES loops (key),
+    from_seq      INTEGER NOT NULL CHECK (from_seq BETWEEN 0 AND 4294967295),
+    to_seq        INTEGER NOT NULL CHECK (to_seq BETWEEN from_seq AND 4294967295),
+    -- The edited part of one message, from 0, and the number of its parts. NULL if messages are removed as a
+    -- whole.
+    part          INTEGER CHECK (part >= 0),
+    parts         INTEGER CHECK (parts > part),
+    action        TEXT NOT NULL CHECK (action IN ('removed', 'cleared', 'replaced')),
+    -- What a context shows in place of the part.
+    text          TEXT,
+    -- The size of the messages or the part as recorded, and the size of what is shown instead.
+    tokens_before INTEGER NOT NULL CHECK (tokens_before >= 0),
+    tokens_after  INTEGER NOT NULL CHECK (tokens_after >= 0),
+    bytes_before  INTEGER NOT NULL CHECK (bytes_before >= 0),
+    bytes_after   INTEGER NOT NULL CHECK (bytes_after >= 0),
+    -- The number of messages that are removed as a whole.
+    messages      INTEGER NOT NULL CHECK (messages >= 0),
+    salt          BLOB NOT NULL,
+    -- SHA-256 of the salt and of this row without its tokens.
+    digest        BLOB NOT NULL,
+    CHECK ((part IS NULL) = (parts IS NULL)),
+    CHECK (part IS NULL OR from_seq = to_seq),
+    CHECK (part IS NOT NULL OR action = 'removed'),
+    CHECK ((text IS NULL) = (action = 'removed'))
+) STRICT;
+
+CREATE INDEX edits_loop ON edits (loop, from_seq);
+
+-- Rejects every change except new token counts, which a recount with another token counter writes.
+CREATE TRIGGER edits_no_update
+BEFORE UPDATE ON edits
+WHEN (NEW.id IS NOT OLD.id OR NEW.loop IS NOT OLD.loop OR NEW.from_seq IS NOT OLD.from_seq
+        OR NEW.to_seq IS NOT OLD.to_seq OR NEW.part IS NOT OLD.part OR NEW.parts IS NOT OLD.parts
+        OR NEW.action IS NOT OLD.action OR NEW.text IS NOT OLD.text
+        OR NEW.bytes_before IS NOT OLD.bytes_before OR NEW.bytes_after IS NOT OLD.bytes_after
+        OR NEW.messages IS NOT OLD.messages OR NEW.salt IS NOT OLD.salt
+        OR NEW.digest IS NOT OLD.digest)
+    AND NOT EXISTS (
+        SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+        WHERE l.key = OLD.loop AND m.closed_at IS NULL
+    )
+BEGIN
+    SELECT RAISE(ABORT, 'edits are immutable');
+END;
+
+CREATE TRIGGER edits_no_delete
+BEFORE DELETE ON edits
+WHEN NOT EXISTS (
+    SELECT 1 FROM maintenance m JOIN loops l ON l.session = m.session
+    WHERE l.key = OLD.loop AND m.closed_at IS NULL
+)
+BEGIN
+    SELECT RAISE(ABORT, 'edits cannot be deleted');
+END;
+
+CREATE TRIGGER edits_no_replace
+BEFORE INSERT ON edits
+WHEN EXISTS (SELECT 1 FROM edits WHERE id = NEW.id)
+BEGIN
+    SELECT RAISE(ABORT, 'edits cannot be replaced');
+END;
+
+-- Rejects edits of messages of another session too.
+CREATE TRIGGER edits_of_open_run
+BEFORE INSERT ON edits
+WHEN NOT EXISTS (
+    SELECT 1 FROM runs r JOIN loops l ON l.session = r.session
+    WHERE r.key = NEW.id >> 32 AND r.digest IS NULL AND l.key = NEW.loop
+)
+BEGIN
+    SELECT RAISE(ABORT, 'the run is closed: it takes no more edits');
+END;
+
 -- coverage ----------------------------------------------------------------------------------------
 
 CREATE TABLE coverage (
@@ -1149,7 +1240,7 @@ CREATE TABLE coverage (
     to_turn     INTEGER,
     disposition TEXT NOT NULL
         CHECK (disposition IN (
-            'kept', 'truncated', 'summarised', 'dropped', 'rolled_up', 'sealed'
+            'kept', 'truncated', 'summarised', 'dropped', 'rolled_up', 'sealed', 'removed'
         )),
     CHECK ((from_seq IS NULL) = (to_seq IS NULL) AND ifnull(from_seq BETWEEN 0 AND to_seq, 1)),
     CHECK ((from_turn IS NULL) = (to_turn IS NULL) AND ifnull(from_turn BETWEEN 0 AND to_turn, 1))
@@ -1197,7 +1288,12 @@ WHEN NOT EXISTS (
         AND (p.id IS NOT NULL OR NEW.id = b.key << 32)
         AND CASE NEW.loop = b.loop
             WHEN 0 THEN (b.kind = 'rollup' OR b.kind LIKE 'sealed:%') AND p.loop IS NOT b.loop
-                AND (NEW.disposition = iif(b.kind = 'rollup', 'rolled_up', 'sealed') OR (NEW.disposition = 'kept' AND EXISTS (
+                AND ((NEW.disposition = 'removed' AND EXISTS (
+                    SELECT 1 FROM edits e
+                    WHERE e.loop = NEW.loop AND e.action = 'removed'
+                        AND e.from_seq <= NEW.to_seq AND e.to_seq >= NEW.from_seq
+                ))
+                    OR NEW.disposition = iif(b.kind = 'rollup', 'rolled_up', 'sealed') OR (NEW.disposition = 'kept' AND EXISTS (
                     SELECT 1 FROM block_messages x
                     WHERE x.id >= b.key << 32 AND x.id < (b.key + 1) << 32
                         AND x.quotes = NEW.loop AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
@@ -1209,6 +1305,11 @@ WHEN NOT EXISTS (
                         THEN NEW.disposition = 'kept'
                     WHEN NEW.from_turn >= b.compacted_start AND NEW.to_turn <= b.compacted_end
                         THEN NEW.disposition IN ('summarised', 'dropped')
+                            OR (NEW.disposition = 'removed' AND EXISTS (
+                                SELECT 1 FROM edits e
+                                WHERE e.loop = NEW.loop AND e.action = 'removed'
+                                    AND e.from_seq <= NEW.to_seq AND e.to_seq >= NEW.from_seq
+                            ))
                             OR (NEW.disposition = 'rolled_up' AND b.kind = 'rollup')
                             OR (NEW.disposition = 'sealed' AND b.kind LIKE 'sealed:%')
                             OR (NEW.disposition = 'kept' AND EXISTS (
@@ -2086,7 +2187,7 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
 -- is the active block if rollups are ignored. `run` is the newest live run of the chain. A run or flip
 -- applies to a chain if its loop is on the chain and had no turn beyond its cut at that time. A run is live
 -- if it is committed and its newest flip that applies is not an undo. The active block is the newest
--- generation from a live run.
+-- generation from a live run whose text was made with exactly the edits that are live.
 CREATE VIEW active_by_loop AS
 SELECT
     leaf.key AS leaf, oldest.key AS oldest,
@@ -2103,12 +2204,12 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         WHERE c.leaf = leaf.key AND c.oldest = oldest.key
     ),
     -- Every run and every flip that applies. Runs of a provider are ignored, because only that provider can
-    -- read their opaque items.
+    -- read their opaque items. Runs with edits have no blocks.
     changes (run, word, tick, flip) AS (
-        SELECT r.key, 'run', r.tick, NULL
+        SELECT r.key, iif(r.trigger = 'edit', 'edit', 'run'), r.tick, NULL
         FROM chain c CROSS JOIN runs r ON r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
-            AND r.strategy NOT LIKE 'provider:%'
+            AND (r.strategy NOT LIKE 'provider:%' OR r.trigger = 'edit')
         UNION ALL
         SELECT f.run, f.kind, f.tick, f.key
         FROM chain c CROSS JOIN flips f ON f.loop = c.loop
@@ -2125,6 +2226,13 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         FROM judged
         WHERE word = 'run' AND last_word <> 'undo'
     ),
+    -- What live edits removed or replaced.
+    rewritten (run_id, loop, from_seq, to_seq) AS (
+        SELECT r.run_id, e.loop, e.from_seq, e.to_seq
+        FROM judged j CROSS JOIN runs r ON r.key = j.run
+            CROSS JOIN edits e ON e.id >= r.key << 32 AND e.id < (r.key + 1) << 32
+        WHERE j.word = 'edit' AND j.last_word <> 'undo' AND e.action <> 'cleared'
+    ),
     -- Loops and blocks are joined by grouping, because a join would search the chain once for each of them.
     met (loop, depth, cut, part, generation, plain, newest) AS (
         SELECT loop, depth, cut, part, NULL, NULL, NULL FROM chain
@@ -2132,6 +2240,28 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
         SELECT b.loop, NULL, NULL, NULL, b.generation,
             CASE WHEN b.kind <> 'rollup' THEN b.generation END, live.newest
         FROM live LEFT JOIN blocks b ON b.run = live.run
+            AND CASE (SELECT s.edits FROM sessions s WHERE s.key = leaf.session)
+                WHEN 0 THEN 1
+                ELSE b.edits IS (
+                    SELECT iif(count(*) > 0, json_group_array(run_id), NULL)
+                    FROM (
+                        SELECT DISTINCT w.run_id
+                        FROM rewritten w
+                            LEFT JOIN turns t ON t.id = (b.loop << 32) + b.compacted_start
+                            LEFT JOIN turns n ON n.id = (b.loop << 32) + b.compacted_end + 1
+                        WHERE (w.loop < b.loop AND b.kind = 'rollup')
+                            OR (w.loop = b.loop AND w.to_seq >= t.first_seq
+                                AND w.from_seq < min(coalesce(n.first_seq, b.through), b.through))
+                            OR (w.loop = b.loop AND t.first_seq IS NOT NULL AND EXISTS (
+                                SELECT 1 FROM messages m
+                                WHERE m.id BETWEEN (w.loop << 32) + w.from_seq AND (w.loop << 32) + w.to_seq
+                                    AND m.id < (w.loop << 32) + t.first_seq
+                                    AND m.role = 0 AND m.author < 2
+                            ))
+                        ORDER BY w.run_id
+                    )
+                )
+            END
     )
     SELECT json_group_array(json_array(loop, depth, cut, generation, plain, newest, part))
     FROM (
@@ -2141,6 +2271,57 @@ FROM loops leaf CROSS JOIN loops oldest CROSS JOIN json_each((
     )
     WHERE depth IS NOT NULL
 )) link;
+
+-- Internal. The messages of the chain of the loop `leaf` with live edits. A message that is not shown has the
+-- `form` 'removed', else 'edited'. `tokens` is added to those of the message as recorded.
+CREATE VIEW edited_messages AS
+SELECT leaf.key AS leaf, edited.value ->> 0 AS id, edited.value ->> 1 AS form, edited.value ->> 2 AS tokens
+FROM loops leaf CROSS JOIN json_each(
+    CASE (SELECT s.edits FROM sessions s WHERE s.key = leaf.session) WHEN 0 THEN '[]' ELSE (
+        WITH
+        chain (loop, cut) AS (
+            SELECT c.loop, c.cut FROM chain_of c
+            WHERE c.leaf = leaf.key AND c.oldest = (SELECT min(key) FROM loops)
+        ),
+        live (run, tick) AS (
+            SELECT r.key, r.tick
+            FROM chain c CROSS JOIN runs r ON r.loop = c.loop
+            WHERE r.outcome = 'committed' AND r.trigger = 'edit' AND r.turns <= c.cut
+                AND coalesce((
+                    SELECT f.kind <> 'undo'
+                    FROM flips f JOIN chain k ON k.loop = f.loop AND f.turns <= k.cut
+                    WHERE f.run = r.key ORDER BY f.tick DESC, f.key DESC LIMIT 1
+                ), 1)
+        ),
+        edit AS (
+            SELECT e.*, live.tick
+            FROM live CROSS JOIN edits e ON e.id >= live.run << 32 AND e.id < (live.run + 1) << 32
+        ),
+        removed (id) AS (
+            SELECT m.id
+            FROM edit e CROSS JOIN messages m
+                ON m.id BETWEEN (e.loop << 32) + e.from_seq AND (e.loop << 32) + e.to_seq AND m.role <> 3
+            WHERE e.part IS NULL
+        ),
+        form AS (
+            SELECT (loop << 32) + from_seq AS id, parts, action, tokens_after - tokens_before AS tokens,
+                row_number() OVER (
+                    PARTITION BY loop, from_seq, part
+                    ORDER BY action = 'removed' DESC, tick DESC, id DESC
+                ) AS place
+            FROM edit WHERE part IS NOT NULL
+        )
+        SELECT json_group_array(json_array(id, form, tokens))
+        FROM (
+            SELECT DISTINCT id, 'removed' AS form, 0 AS tokens FROM removed
+            UNION ALL
+            SELECT id, iif(sum(action = 'removed') >= max(parts), 'removed', 'edited'), sum(tokens)
+            FROM form
+            WHERE place = 1 AND id NOT IN (SELECT id FROM removed)
+            GROUP BY id
+        )
+    ) END
+) edited;
 
 -- Internal. The loops that the context of a leaf shows, each with its active block. If the newest live run
 -- skips older loops, these are the loops in its scope, or else the loops from the anchor of the active rollup
@@ -2472,6 +2653,25 @@ FROM sessions s
     JOIN runs r ON r.key = b.run AND leaf.key = +r.loop
     CROSS JOIN loops l ON l.key = b.loop;
 
+-- Edits. from_turn and to_turn are the turns of the first and the last message. part is NULL for whole messages.
+-- is_live is evaluated at the loop of the run.
+CREATE VIEW v_edits AS
+SELECT
+    s.session_id, r.run_id, l.loop_id,
+    (SELECT m.turn FROM messages m WHERE m.id = (e.loop << 32) + e.from_seq) AS from_turn,
+    (SELECT m.turn FROM messages m WHERE m.id = (e.loop << 32) + e.to_seq) AS to_turn,
+    e.from_seq, e.to_seq, e.part, e.action, e.text, e.tokens_before, e.tokens_after,
+    r.outcome = 'committed' AND coalesce(
+        (SELECT f.kind <> 'undo' FROM flips f WHERE f.run = r.key AND +f.loop = r.loop
+         ORDER BY f.tick DESC, f.key DESC LIMIT 1),
+        1
+    ) AS is_live,
+    r.started_at AS created_at
+FROM sessions s
+    JOIN runs r ON r.session = s.key
+    CROSS JOIN edits e ON e.id >= r.key << 32 AND e.id < (r.key + 1) << 32
+    CROSS JOIN loops l ON l.key = e.loop;
+
 -- Pins and unpins of messages. pinned is 1 or 0. author is the author of the message. from_loop_id and
 -- from_turns are the leaf and its number of complete turns when the row was made. is_last is 1 for the newest
 -- row of a message.
@@ -2615,6 +2815,46 @@ FROM sessions s
                     )
                 END AS size
             FROM bounded
+        ),
+        -- The sizes with live edits. A message that the block drops stays dropped, and of one that the block
+        -- shortens the edited form is shown.
+        edited AS (
+            SELECT loop, depth, place, section, from_turn, to_turn,
+                CASE
+                    WHEN section IN ('rollup', 'compacted')
+                        OR (SELECT l.edits FROM loops l WHERE l.key = measured.loop) = 0 THEN size
+                    ELSE (
+                        SELECT json_array(
+                            (size ->> 0) - coalesce(sum(form = 'removed'), 0),
+                            (size ->> 1) + coalesce(
+                                sum(iif(form = 'removed', 0, recorded + tokens) - shown), 0
+                            ),
+                            size ->> 2, size ->> 3
+                        )
+                        FROM (
+                            SELECT e.form, e.tokens, m.tokens AS recorded,
+                                coalesce(
+                                    (SELECT iif(x.role IS NULL, -1, x.tokens) FROM block_messages x
+                                     WHERE measured.section = 'recent' AND x.section = 2
+                                         AND x.id >= measured.block << 32
+                                         AND x.id < (measured.block + 1) << 32
+                                         AND x.replaces = m.id - (measured.loop << 32)),
+                                    m.tokens
+                                ) AS shown
+                            FROM edited_messages e CROSS JOIN messages m ON m.id = e.id
+                            WHERE e.leaf = f.key
+                                AND m.id >= iif(
+                                    measured.section = 'raw', measured.loop << 32, measured.first_id
+                                )
+                                AND m.id < iif(
+                                    measured.section = 'raw', (measured.loop << 32) + measured.end_seq,
+                                    measured.end_id
+                                )
+                        )
+                        WHERE shown >= 0
+                    )
+                END AS size
+            FROM measured
         )
         SELECT json_group_array(
             json_array(ordinal, loop, section, from_turn, to_turn, messages, tokens)
@@ -2624,7 +2864,7 @@ FROM sessions s
                 coalesce(from_turn, size ->> 2) AS from_turn,
                 coalesce(to_turn, size ->> 3) AS to_turn,
                 size ->> 0 AS messages, size ->> 1 AS tokens
-            FROM measured
+            FROM edited
             WHERE size ->> 0 > 0
         )
     )) part

@@ -9,6 +9,7 @@ use crate::compact::{
     record_provider_compaction, repair_session,
 };
 use crate::context::session_of;
+use crate::edit::{EditReport, EditRequest, EditTarget};
 use crate::model::{AgentMessage, Json, LoopId, SealingProvider, Time};
 use crate::store::{self, StoreError};
 
@@ -55,6 +56,32 @@ impl SessionHandle {
             self.id(),
             &self.flip()?,
         )?)
+    }
+
+    /// Edits messages of the line: removes, clears or replaces them in contexts; see [`edit`](crate::edit()).
+    ///
+    /// # Errors
+    /// As [`edit`](crate::edit()). [`Error::NotFound`](crate::Error::NotFound) if the session does not exist.
+    pub fn edit(&self, request: &EditRequest) -> Result<EditReport> {
+        let leaf = match &request.leaf {
+            Some(leaf) => leaf.clone(),
+            None => self.leaf_or_not_found()?,
+        };
+        let request = EditRequest {
+            leaf: Some(leaf),
+            ..request.clone()
+        };
+        Ok(crate::edit::edit(self.backend(), self.id(), &request)?)
+    }
+
+    /// Restores messages of the line: undoes the live runs of edits that have these targets.
+    ///
+    /// # Errors
+    /// As [`restore`](crate::restore). [`Error::NotFound`](crate::Error::NotFound) if the session does not exist.
+    pub fn restore(&self, targets: &[EditTarget]) -> Result<Vec<FlipReport>> {
+        let leaf = self.leaf_or_not_found()?;
+        let (backend, id) = (self.backend(), self.id());
+        Ok(crate::edit::restore(backend, id, Some(&leaf), targets)?)
     }
 
     /// Recovers a session whose provider rejects, or has lost, its own compaction. Undoes that compaction and

@@ -268,6 +268,7 @@ fn link_of(row: &LoopRow) -> ChainLink {
         is_part: false,
         row: row.core.clone(),
         block: None,
+        edits: None,
     }
 }
 

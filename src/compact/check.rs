@@ -39,9 +39,13 @@ pub(super) fn check_draft(
         snapshot.chain.links[depth].row.key,
         snapshot.current_cycle(depth),
     );
+    let edits = snapshot.chain.links[depth].edits.as_deref();
+    let is_edited = |seq: u32| edits.is_some_and(|edits| edits.at(seq).is_some());
     store::read(store, |read| {
         let section = turn_seqs(read, key, recent.turns, through)?;
-        for (seq, shown) in &recent.replaced {
+        // A block shortens no message with edits.
+        let replaced = recent.replaced.iter().filter(|(seq, _)| !is_edited(*seq));
+        for (seq, shown) in replaced {
             if !section.contains(seq) {
                 return Ok(Err(format!("message {seq} is not in the section")));
             }

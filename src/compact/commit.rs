@@ -18,10 +18,10 @@ use crate::compaction::{CompactionScope, OlderLoops, RunConfig};
 use crate::context::{Chain, Purpose};
 use crate::model::{Json, Size};
 use crate::overlay;
-use crate::store::active_blocks::ChainView;
+use crate::store::active_blocks::{ChainView, depth_of};
 use crate::store::{
-    self, NewBlock, Outcome, RunKey, RunRow, SessionStore, StoreError, StoreRead, StoreResult,
-    StoreWrite, codec,
+    self, LoopKey, NewBlock, Outcome, RunKey, RunRow, SessionStore, StoreError, StoreRead,
+    StoreResult, StoreWrite, codec,
 };
 
 /// A run that is about to be written.
@@ -55,6 +55,12 @@ pub(super) fn plan_digest(
     for (loop_key, block) in &snapshot.active_blocks {
         hash.update(loop_key.0.to_le_bytes());
         hash.update(block.map_or(0, |block| block.0).to_le_bytes());
+    }
+    for (loop_key, runs) in &snapshot.edits {
+        hash.update(loop_key.0.to_le_bytes());
+        for run in runs {
+            hash.update(run.0.to_le_bytes());
+        }
     }
     for pin in &snapshot.pins.messages {
         hash.update(pin.loop_key.0.to_le_bytes());
@@ -321,6 +327,17 @@ impl PendingRun<'_> {
         overlay::commit(write, run, blocks, was)
     }
 
+    /// True if the live edits of the loops that both chains have are those of the plan's snapshot.
+    fn has_same_edits(&self, now: &Chain) -> bool {
+        let is_in = |chain: &Chain, key: LoopKey| depth_of(&chain.links, key).is_some();
+        let then = &self.snapshot.edits;
+        let then = then.iter().filter(|(key, _)| is_in(now, *key));
+        let runs = now.edit_runs();
+        let blocks = &self.snapshot.active_blocks;
+        let was_in = |key: LoopKey| blocks.binary_search_by_key(&key, |(key, _)| *key).is_ok();
+        then.eq(runs.iter().filter(|(key, _)| was_in(*key)))
+    }
+
     fn is_unchanged(&self, read: &dyn StoreRead) -> StoreResult<bool> {
         let (config, window) = (&self.request.policy.compaction, &self.request.policy.window);
         // Only the active blocks are read, while others wait.
@@ -335,6 +352,9 @@ impl PendingRun<'_> {
         }
         let view = ChainView::default();
         let now = Chain::load(read, self.snapshot.leaf, view, config, window, purpose)?;
+        if !self.has_same_edits(&now) {
+            return Ok(false);
+        }
         let (now, then) = (now.active_blocks(), &self.snapshot.active_blocks);
         // With `Skip` the walk ends where nothing before matters, which an append may move.
         let depth = match config.older_loops {

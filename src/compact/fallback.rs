@@ -16,7 +16,7 @@ use super::planner::CandidatePlanner;
 use super::room::{TurnForms, hardest_pruning, left_of, mildest_pruning, size_of_turns};
 use crate::compaction::{Budget, CompactionConfig, CompactionScope, KeepRecent, StrategyError};
 use crate::model::{Size, Turns};
-use crate::overlay::size_of;
+use crate::overlay::shown_size_of;
 use crate::store;
 
 /// The share of the target that a step aims at, in percent: a context that only just fits would be
@@ -344,11 +344,11 @@ impl Ladder<'_> {
         let leaf = self.planner.snapshot.chain.links.len() - 1;
         let planned = candidate.planned.iter().find(|(depth, _)| *depth == leaf);
         let kept = planned.filter(|(_, kept)| !kept.raw);
-        let key = self.planner.snapshot.leaf;
+        let link = self.planner.snapshot.leaf();
         Ok(store::read(self.planner.store, |read| {
             let turns = 0..kept.map_or(0, |(_, kept)| kept.first);
             turns
-                .map(|turn| size_of(read, key, Turns::only(turn), None))
+                .map(|turn| shown_size_of(read, link, Turns::only(turn)))
                 .collect()
         })?)
     }

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+use super::edit_faults::{check_faults, faults_with};
 use crate::context::{BuildOptions, Chain, leaf_of, session_of, view_for};
 use crate::model::{LoopId, SealingProvider, SessionId, Time};
 use crate::store::active_blocks::{ActiveBlocks, ChainView};
@@ -119,6 +120,11 @@ fn flip(
         // A compaction that only its provider can read changes only the contexts for that provider.
         let provider = SealingProvider::of_strategy(&run.strategy);
         let tokens_before = context_tokens(write, &leaf, provider)?;
+        // Edits of other runs may have come between that leave no valid context with this one.
+        let faults = match run.is_edit() {
+            true => Some(faults_with(write, &leaf, None)?),
+            false => None,
+        };
         write_flip(
             write,
             (&mut owner, &leaf),
@@ -126,6 +132,9 @@ fn flip(
             redo,
             request.reason.clone(),
         )?;
+        if let Some(faults) = faults {
+            check_faults(&faults, &faults_with(write, &leaf, None)?)?;
+        }
         Ok(FlipReport {
             run_id: run.run_id,
             outcome: if redo { "redone" } else { "undone" },
@@ -133,6 +142,35 @@ fn flip(
             tokens_after: context_tokens(write, &leaf, provider)?,
         })
     })
+}
+
+/// Undoes some live runs, as they count from a leaf.
+pub(crate) fn undo_all(
+    write: &mut dyn StoreWrite,
+    session: &SessionId,
+    request: &FlipRequest,
+    runs: &[RunKey],
+) -> StoreResult<Vec<FlipReport>> {
+    let mut owner = session_of(write, session)?;
+    let leaf = leaf_of(write, &owner, request.leaf.as_ref())?;
+    let mut reports = Vec::with_capacity(runs.len());
+    for run in runs {
+        let tokens_before = context_tokens(write, &leaf, None)?;
+        write_flip(
+            write,
+            (&mut owner, &leaf),
+            *run,
+            false,
+            request.reason.clone(),
+        )?;
+        reports.push(FlipReport {
+            run_id: write.run_by_key(*run)?.run_id,
+            outcome: "undone",
+            tokens_before,
+            tokens_after: context_tokens(write, &leaf, None)?,
+        });
+    }
+    Ok(reports)
 }
 
 /// Writes the undo or redo of a run, as it counts from a leaf.

@@ -10,7 +10,7 @@ use crate::compaction::{
     Budget, CompactionConfig, CompactionScope, KeepRecent, OlderLoops, RecentWindow, StrategyError,
 };
 use crate::model::{Size, Turns};
-use crate::overlay::size_of;
+use crate::overlay::shown_size_of;
 use crate::store::append::size_through;
 use crate::store::{self, BlockKind, Section};
 
@@ -255,7 +255,7 @@ impl Ladder<'_> {
             .min(free);
         Ok(store::read(self.planner.store, |read| {
             for turn in 0..most {
-                let size = size_of(read, snapshot.leaf, Turns::only(turn), None)?;
+                let size = shown_size_of(read, snapshot.leaf(), Turns::only(turn))?;
                 if !spare.fits(size) {
                     return Ok(turn);
                 }

@@ -8,7 +8,7 @@ use super::fallback::BYTES_OF_A_TOKEN;
 use super::planner::{CandidatePlanner, StepPlanner};
 use crate::compaction::{CompactionScope, LoopSlice, OlderLoops, StrategyError};
 use crate::model::{AgentMessage, Layout, Turns};
-use crate::overlay::size_of;
+use crate::overlay::shown_size_of;
 use crate::store;
 
 /// The share of the target that the context is to have, in percent: it is to grow on from there.
@@ -53,9 +53,7 @@ impl StepPlanner<'_> {
         let whole = [layout.first, layout.recent, after];
         let mut tokens = 0;
         for turns in whole.into_iter().flatten() {
-            let size = store::read(self.planner.store, |read| {
-                size_of(read, link.row.key, turns, link.end_of(turns.end()))
-            });
+            let size = store::read(self.planner.store, |read| shown_size_of(read, link, turns));
             tokens += size?.tokens;
         }
         let through = self.planner.through(depth, layout)?;

@@ -14,6 +14,7 @@ mod approval;
 mod candidate;
 mod check;
 mod commit;
+mod edit_faults;
 mod events;
 mod fallback;
 mod flips;
@@ -52,9 +53,11 @@ use approval::Decided;
 pub use approval::{Approval, Proposal, ProposedBlock};
 use candidate::FallbackStep;
 use commit::PendingRun;
+pub(crate) use edit_faults::{check_faults, faults_with};
 pub use events::{
     CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks, WindowWarning,
 };
+pub(crate) use flips::undo_all;
 pub use flips::{FlipReport, FlipRequest, redo, undo};
 use guard::guarded;
 pub use originals::OriginalsLocation;

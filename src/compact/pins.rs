@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::context::{leaf_of, session_of};
 use crate::model::{AgentMessage, Author, Content, LoopId, Role, SessionId, Time, Turns};
 use crate::overlay::{ChainPins, PinnedMessage, turn_seqs};
+use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
     self, Cut, LoopRow, PinRow, Point, SessionRow, SessionStore, StoreError, StoreRead, StoreResult,
 };
@@ -234,7 +235,7 @@ fn change(
         let leaf = leaf_for(write, &owner, &of, request)?;
         let live = ChainPins::load(write, owner.key, leaf.key)?.messages;
         let seqs = match pinned {
-            true => to_pin(write, &of, &request.of)?,
+            true => without_rewritten(write, &leaf, &of, to_pin(write, &of, &request.of)?)?,
             false => to_unpin(&of, &request.of, &live)?,
         };
         let mut messages = Vec::with_capacity(seqs.len());
@@ -347,6 +348,32 @@ fn to_pin(read: &dyn StoreRead, of: &LoopRow, asked: &PinRef) -> StoreResult<Vec
              its sequence{others}"
         ),
     }))
+}
+
+/// Returns these messages; fails if a live edit removes or replaces something of one.
+fn without_rewritten(
+    read: &dyn StoreRead,
+    leaf: &LoopRow,
+    of: &LoopRow,
+    seqs: Vec<u32>,
+) -> StoreResult<Vec<u32>> {
+    if of.edits == 0 {
+        return Ok(seqs);
+    }
+    let edits = ActiveBlocks::new(read, leaf.key, ChainView::default()).live_edits(of.key)?;
+    for seq in edits.iter().flat_map(|_| &seqs) {
+        let only = *seq..seq.saturating_add(1);
+        let run = edits
+            .as_ref()
+            .and_then(|edits| edits.rewriting(&only).next());
+        if let Some(run) = run {
+            let id = &of.loop_id;
+            return Err(StoreError::Invalid(format!(
+                "message {seq} of loop `{id}` was removed or replaced by run `{run}`: undo the run, then pin it"
+            )));
+        }
+    }
+    Ok(seqs)
 }
 
 /// True if a quote of the message would not be empty.

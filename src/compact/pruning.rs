@@ -13,7 +13,7 @@ use crate::compaction::{
 };
 use crate::model::{AgentMessage, Layout, Role, Size, Turns};
 use crate::overlay::turn_seqs;
-use crate::store;
+use crate::store::{self, MessageEdit};
 
 impl CandidatePlanner<'_> {
     /// Returns the turns that a candidate keeps at the end, newest first.
@@ -56,8 +56,12 @@ impl CandidatePlanner<'_> {
             })
         })?;
         let messages = slice.messages(only)?;
+        let edits = self.snapshot.chain.links[at.depth].edits.as_deref();
         let forms = messages.iter().map(|placed| {
             let size = stored.get(&placed.seq).copied().unwrap_or_default();
+            if let Some(MessageEdit::Parts(edited)) = edits.and_then(|edits| edits.at(placed.seq)) {
+                return MessageForms::fixed(edited.resized(size));
+            }
             self.forms_of_message(at.depth, placed, size)
         });
         let forms = Rc::new(TurnForms {

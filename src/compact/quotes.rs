@@ -6,7 +6,7 @@ use super::candidate::PlacedBlock;
 use super::planner::{CandidatePlanner, StepPlanner};
 use crate::compaction::{Draft, Recent, StrategyError, Summary};
 use crate::model::Size;
-use crate::overlay::{BlockSpec, CompactedAs, PinnedMessage, quotes_of, rolled_up};
+use crate::overlay::{BlockSpec, CompactedAs, PinnedMessage, quotes_of};
 use crate::store::active_blocks::{ChainView, chain, depth_of};
 use crate::store::{
     self, BlockCore, BlockKey, BlockKind, BlockRow, CoverageRow, Disposition, LoopKey, Section,
@@ -246,7 +246,7 @@ impl StepPlanner<'_> {
         };
         for link in chain(read, self.snapshot.leaf, raw)? {
             if loops.contains(&link.row.key) {
-                spec.rolled_up.push(rolled_up(read, &link)?);
+                spec.roll_up(read, &link)?;
             }
         }
         spec.rolled_up.sort_by_key(|row| row.loop_key);

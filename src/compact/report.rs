@@ -66,8 +66,10 @@ fn shares_a_turn(coverage: &[CoverageRow]) -> Vec<bool> {
 
 impl Serialize for CoverageCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for disposition in Disposition::ALL {
+        let mut map = serializer.serialize_map(None)?;
+        // Nearly no session has edits.
+        let is_listed = |of: &Disposition| *of != Disposition::Removed || self.get(*of) > 0;
+        for disposition in Disposition::ALL.into_iter().filter(is_listed) {
             map.serialize_entry(disposition.as_str(), &self.get(disposition))?;
         }
         map.end()

@@ -12,8 +12,8 @@ use crate::compaction::{
 };
 use crate::context::shown_messages;
 use crate::model::{LoopId, Message, Size, Turns};
-use crate::overlay::{BlockSpec, CompactedAs, first_prompt, rolled_up};
-use crate::store::active_blocks::ChainLink;
+use crate::overlay::{BlockSpec, CompactedAs, first_prompt};
+use crate::store::active_blocks::{ActiveBlocks, ChainLink, ChainView};
 use crate::store::{self, BlockCore, BlockKind, LoopKey, StoreRead, StoreResult};
 
 impl StepPlanner<'_> {
@@ -150,11 +150,11 @@ impl StepPlanner<'_> {
             }
             for (link, shown) in chain.links.iter().zip(&chain.shown).take(base.min(anchor)) {
                 if shows_more(link, shown) {
-                    spec.rolled_up.push(rolled_up(read, link)?);
+                    spec.roll_up(read, link)?;
                 }
             }
             for link in &chain.links[base.min(anchor)..anchor] {
-                spec.rolled_up.push(rolled_up(read, link)?);
+                spec.roll_up(read, link)?;
             }
             Ok(())
         })?;
@@ -250,11 +250,16 @@ fn whole(turns: Turns, summary: Summary) -> Draft {
 fn task_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<Option<String>> {
     let mut chain = Vec::new();
     read.walk(leaf, &mut |row| {
-        chain.push(row.key);
+        chain.push((row.key, row.edits > 0));
         Ok(ControlFlow::Continue(()))
     })?;
-    for loop_key in chain.into_iter().rev() {
-        if let Some((prompt, _)) = first_prompt(read, loop_key, u32::MAX)? {
+    let mut walk = ActiveBlocks::new(read, leaf, ChainView::default());
+    for (loop_key, is_edited) in chain.into_iter().rev() {
+        let edits = match is_edited {
+            true => walk.live_edits(loop_key)?,
+            false => None,
+        };
+        if let Some((prompt, _)) = first_prompt(read, loop_key, u32::MAX, edits.as_ref())? {
             return Ok(prompt.message().and_then(Message::prompt_text));
         }
     }

@@ -24,6 +24,21 @@ pub(super) struct MessageForms {
     pub(super) is_output: bool,
 }
 
+impl MessageForms {
+    /// Returns the forms of a message that pruning never changes.
+    pub(super) fn fixed(size: Size) -> Self {
+        let whole = OutputSize {
+            tokens: size.tokens,
+            bytes: size.bytes,
+        };
+        Self {
+            whole,
+            bare: whole,
+            is_output: false,
+        }
+    }
+}
+
 /// A turn that is kept at the end, or may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TurnForms {

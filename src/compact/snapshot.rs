@@ -12,8 +12,8 @@ use crate::model::{Role, SessionId, Turns};
 use crate::overlay::{ChainPins, next_round, turn_seqs};
 use crate::store::active_blocks::{ChainLink, ChainView};
 use crate::store::{
-    self, BlockCore, BlockKey, LoopKey, Point, SessionKey, SessionStore, Size, StoreRead,
-    StoreResult,
+    self, BlockCore, BlockKey, LiveEdits, LoopKey, Point, RunKey, SessionKey, SessionStore, Size,
+    StoreRead, StoreResult,
 };
 
 /// The result of evaluating the trigger.
@@ -56,6 +56,8 @@ pub(super) struct Snapshot {
     pub(super) facts: Vec<LoopFacts>,
     /// The block on each loop of the chain that is really active, whatever `force` says.
     pub(super) active_blocks: Vec<(LoopKey, Option<BlockKey>)>,
+    /// The runs whose edits are live, by loop.
+    pub(super) edits: Vec<(LoopKey, Vec<RunKey>)>,
     /// The anchor of the rollup that is really active.
     anchor: Option<LoopKey>,
     /// The size that the gain is measured against: the context as it is built now, or the originals with
@@ -120,6 +122,7 @@ impl Snapshot {
         };
         let real = load(ChainView::default())?;
         let active_blocks = real.active_blocks();
+        let edits = real.edit_runs();
         let anchor = real.links.first().filter(|link| link.is_anchor());
         let anchor = anchor.map(|link| link.row.key);
         let chain = if request.trigger == CompactTrigger::Force {
@@ -148,11 +151,12 @@ impl Snapshot {
             base,
             facts: facts_from(&chain.facts, base),
             active_blocks,
+            edits,
             anchor,
             last_receipt: read.last_receipt(session)?,
             round: next_round(read, session, leaf)?,
             last_user: last_user(read, &chain.links)?,
-            pins: ChainPins::load(read, session, leaf)?,
+            pins: ChainPins::load(read, session, leaf)?.without_rewritten(read, session, leaf)?,
             chain,
         })
     }
@@ -324,7 +328,9 @@ fn last_user(read: &dyn StoreRead, links: &[ChainLink]) -> StoreResult<(usize, u
             let mut prompts = Vec::new();
             let seqs = turn_seqs(read, key, Turns::only(turn), link.end_seq)?;
             read.sizes(key, seqs, &mut |message| {
-                if message.role == Role::User {
+                let is_removed = |edits: &&LiveEdits| edits.removes(message.seq);
+                let edits = link.edits.as_deref();
+                if message.role == Role::User && edits.filter(is_removed).is_none() {
                     prompts.push(message.seq);
                 }
                 Ok(ControlFlow::Continue(()))

@@ -15,7 +15,7 @@ use crate::compaction::plan::{KeptTurns, LoopCosts, Plan};
 use crate::compaction::{CompactionConfig, Draft, OlderLoops, StrategyError, cut_recent};
 use crate::context::{Chain, Purpose};
 use crate::model::{AgentMessage, Content, Layout, Role, Turns};
-use crate::overlay::{size_of, turn_seqs};
+use crate::overlay::{shown_size_of, turn_seqs};
 use crate::store::active_blocks::{ChainLink, ChainView};
 use crate::store::{self, BlockCore, BlockKind, StoreError, StoreRead, StoreResult};
 
@@ -153,8 +153,8 @@ impl StepPlanner<'_> {
             },
         };
         let link = &self.snapshot.chain.links[depth];
-        let (key, end) = (link.row.key, link.end_of(turns.end()));
-        let originals = store::read(self.planner.store, |read| size_of(read, key, turns, end))?;
+        let key = link.row.key;
+        let originals = store::read(self.planner.store, |read| shown_size_of(read, link, turns))?;
         let quotes = self.quote_tokens(key, &|pin| pin.is_hidden(key, Some(turns), false))?;
         Ok(text + quotes < originals.tokens)
     }
@@ -379,10 +379,17 @@ impl LoopCosts for ChainCosts<'_> {
 
     fn planned(&mut self, depth: usize, kept: &KeptTurns) -> StoreResult<u64> {
         let link = &self.chain.links[self.base + depth];
-        let through = |turns| Ok::<_, StoreError>(link.size_through(self.read, turns)?.tokens);
+        let through = |turns| match Turns::of(0..turns) {
+            Some(turns) if link.edits.is_some() => {
+                Ok(shown_size_of(self.read, link, turns)?.tokens)
+            }
+            _ => Ok::<_, StoreError>(link.size_through(self.read, turns)?.tokens),
+        };
         let (first, recent) = (through(kept.first)?, through(kept.recent)?);
-        let middle = (recent - first).min(self.config.max_summary_tokens);
-        Ok(first + middle + through(link.turns)? - recent)
+        let middle = recent
+            .saturating_sub(first)
+            .min(self.config.max_summary_tokens);
+        Ok((first + middle + through(link.turns)?).saturating_sub(recent))
     }
 
     fn active_tokens(&mut self, depth: usize) -> StoreResult<u64> {

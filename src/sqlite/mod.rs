@@ -9,6 +9,7 @@ mod backup;
 mod connections;
 mod database;
 mod disk;
+mod edits;
 mod encryption;
 mod error;
 mod foreign;

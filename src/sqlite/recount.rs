@@ -10,7 +10,7 @@ use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::mapping::{BLOCK_COLUMNS, block_row, signed};
 use crate::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount, run};
-use crate::store::{BlockKey, BlockRow, LoopKey};
+use crate::store::{BlockKey, BlockRow, LoopKey, RunKey};
 
 /// Recounts the tokens of the database at `path` with the counter of `options`.
 ///
@@ -147,6 +147,19 @@ impl StoreRecount for SqliteReader<'_> {
             params![loop_key.0, signed(tokens)?, signed(before)?, signed(after)?],
         )?;
         Ok(())
+    }
+
+    fn put_edit_tokens(
+        &mut self,
+        run: RunKey,
+        ordinal: u32,
+        before: u64,
+        after: u64,
+    ) -> StoreResult<()> {
+        let sql = "UPDATE edits SET tokens_before = ?2, tokens_after = ?3 WHERE id = ?1";
+        let id = packed(run.0, ordinal);
+        self.run(sql, [id, signed(before)?, signed(after)?])
+            .map(drop)
     }
 
     fn put_block_message_tokens(

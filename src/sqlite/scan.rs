@@ -13,7 +13,7 @@ use crate::store::scan::{
 use crate::store::*;
 
 /// Rows that belong to nothing, which no foreign key finds: a table, the condition on its row `t`.
-pub(super) const STRAYS: [(&str, &str, &str); 12] = [
+pub(super) const STRAYS: [(&str, &str, &str); 13] = [
     (
         "messages",
         "id",
@@ -28,6 +28,11 @@ pub(super) const STRAYS: [(&str, &str, &str); 12] = [
         "block_messages",
         "id",
         "NOT EXISTS (SELECT 1 FROM blocks WHERE key = t.id >> 32)",
+    ),
+    (
+        "edits",
+        "id",
+        "NOT EXISTS (SELECT 1 FROM runs WHERE key = t.id >> 32)",
     ),
     (
         "coverage",
@@ -228,9 +233,13 @@ impl ScanRuns for SqliteReader<'_> {
             .ok_or_else(|| missing("run", key.0))
     }
 
-    fn block_digests(&self, run: RunKey) -> StoreResult<Vec<[u8; 32]>> {
-        let sql = "SELECT digest FROM blocks WHERE run = ?1 ORDER BY key";
-        self.all(sql, [run.0], |row| row.get("digest"))
+    fn part_digests(&self, run: RunKey) -> StoreResult<Vec<[u8; 32]>> {
+        let blocks = "SELECT digest FROM blocks WHERE run = ?1 ORDER BY key";
+        let mut digests: Vec<[u8; 32]> = self.all(blocks, [run.0], |row| row.get("digest"))?;
+        let edits = "SELECT digest FROM edits WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+        let ids = [packed(run.0, 0), packed(run.0, u32::MAX)];
+        digests.extend(self.all(edits, ids, |row| row.get::<[u8; 32]>("digest"))?);
+        Ok(digests)
     }
 
     fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>> {

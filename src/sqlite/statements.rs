@@ -30,7 +30,7 @@ const PROGRESS_COLUMNS: &str = "l.system_tokens, l.last_turn_index, l.open_calls
 // Whoever walks a chain knows the keys of its loops.
 const CORE_COLUMNS: &str = "l.session, l.loop_id, l.parent, l.parent_turn, l.parent_seq, l.status,
     l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes, l.generation,
-    l.reported_seq, l.reported_tokens";
+    l.reported_seq, l.reported_tokens, l.edits";
 
 const TURN_COLUMNS: &str = "t.id AS turn, t.first_seq, t.messages, t.prompts, t.tokens, t.bytes,
     t.turn_index, t.answered, t.answers, t.tick, t.started_at, t.ended_at";
@@ -50,7 +50,7 @@ pub(super) const LEASE_COLUMNS: [&str; 7] = [
 // Whoever looks for a block of a chain knows its loop.
 const BLOCK_CORE_COLUMNS: &str = "b.key, b.generation, b.run, b.kind, b.extends, b.first_start,
     b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end, b.through,
-    b.tokens_block, b.bytes_block, b.messages_block";
+    b.tokens_block, b.bytes_block, b.messages_block, b.edits";
 
 /// A statement that is put together once.
 type Sql = LazyLock<String>;
@@ -113,6 +113,9 @@ pub(super) static LOOP_WITH_BLOCK: Sql = Sql::new(|| {
         "SELECT {CORE_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
                  r.key IS NOT NULL
                  AND NOT EXISTS (SELECT 1 FROM flips f WHERE f.run = b.run)
+                 AND l.edits = 0
+                 AND (b.kind IN ('current', 'earlier')
+                     OR (SELECT s.edits FROM sessions s WHERE s.key = l.session) = 0)
              END AS is_settled, {columns}
          FROM loops l
              LEFT JOIN blocks b ON b.loop = l.key

@@ -103,7 +103,7 @@ impl ToSql for SqlValue<'_> {
 }
 
 /// Binds the values in their order.
-fn bind<'a>(values: impl IntoIterator<Item = BoundValue<'a>>) -> impl rusqlite::Params {
+pub(super) fn bind<'a>(values: impl IntoIterator<Item = BoundValue<'a>>) -> impl rusqlite::Params {
     params_from_iter(values.into_iter().map(SqlValue))
 }
 
@@ -363,7 +363,7 @@ impl WriteRuns for SqliteReader<'_> {
     }
 
     fn close_run(&mut self, row: &RunRow, was: Option<[u8; 32]>) -> StoreResult<()> {
-        let digest = digest::run(row, &self.block_digests(row.key)?);
+        let digest = digest::run(row, &self.part_digests(row.key)?);
         let kind = AuditKind::Run;
         self.write_audit(row.session, &AuditEntry { kind, digest, was })?;
         let mut values = run_values(row, Some(&digest))?;

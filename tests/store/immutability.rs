@@ -9,7 +9,10 @@ use crate::support::histories::{History, answer, result, user};
 use crate::support::needs;
 use crate::support::plain::open;
 use loopstore::model::Content;
-use loopstore::{BuildOptions, PinRef, PinRequest, build_context_from_session, pin};
+use loopstore::{
+    BuildOptions, EditRequest, EditTarget, PinRef, PinRequest, build_context_from_session, edit,
+    pin,
+};
 
 /// Runs `sql` in the `sqlite3` program. `Err` contains its error message.
 fn sqlite3(file: &Path, sql: &str) -> Result<String, String> {
@@ -51,6 +54,8 @@ fn stage() -> (tempfile::TempDir, PathBuf) {
         }
         assert_eq!(history.compact(0, (1, 2), false)["outcome"], "committed");
         assert!(history.flip(0, false));
+        let edits = EditRequest::clear([EditTarget::Call("call-3".into())]);
+        edit(&store, &history.session, &edits).unwrap();
         let of = PinRef::turn("loop-0", 1);
         pin(&store, &history.session, &PinRequest { of, leaf: None }).unwrap();
         let recorded = BuildOptions {
@@ -119,6 +124,7 @@ const fn target(
 }
 
 const M: &str = "id = (1 << 32) | 1";
+const E: &str = "id = 2 << 32";
 
 #[rustfmt::skip]
 const TARGETS: &[Target] = &[
@@ -154,6 +160,12 @@ const TARGETS: &[Target] = &[
     target("block_messages", "id", "body = 'x'", "id = 1 << 32"), target("block_messages", "id", "section = 2", "id = 1 << 32"),
     target("block_messages", "id", "replaces = 2", "id = 1 << 32"), target("block_messages", "id", "role = NULL", "id = 1 << 32"),
     target("block_messages", "id", "salt = NULL", "id = 1 << 32"), target("block_messages", "id", "digest = x'00'", "id = 1 << 32"),
+    target("edits", "id", "text = 'x'", E), target("edits", "id", "rowid = 9", E),
+    target("edits", "id", "action = 'replaced'", E), target("edits", "id", "part = NULL", E),
+    target("edits", "id", "to_seq = 99", E), target("edits", "id", "salt = x'00'", E),
+    target("edits", "id", "bytes_after = 1", E), target("edits", "id", "digest = x'00'", E),
+    target("loops", "key", "edits = 0", "key = 1"), target("sessions", "key", "edits = 0", "key = 1"),
+    target("blocks", "key", "edits = '[]'", "key = 1"),
     target("coverage", "id", "disposition = 'dropped'", "id = 1 << 32"), target("coverage", "id", "rowid = 9", "id = 1 << 32"),
     target("coverage", "id", "to_seq = 99", "id = 1 << 32"),
     target("manifests", "key", "sha256 = x'00'", "key = 1"), target("manifests", "key", "rowid = 9", "key = 1"),

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::edited_histories::play;
 use crate::support::histories::{History, Random};
 use crate::support::keyed;
 use crate::support::letters::Letters;
@@ -35,11 +36,14 @@ const COUNTS: &str = "
     UNION ALL SELECT 'block', key, tokens_block FROM blocks
     UNION ALL SELECT 'covered', key, tokens_covered FROM blocks
     UNION ALL SELECT 'block message', id, tokens FROM block_messages
+    UNION ALL SELECT 'edit', id, tokens_before FROM edits
+    UNION ALL SELECT 'edited', id, tokens_after FROM edits
     ORDER BY 1, 2";
 const REST: &str = "
     SELECT id, digest, chain, bytes FROM messages
     UNION ALL SELECT key, digest, bytes_block, messages_block FROM blocks
     UNION ALL SELECT key, digest, tokens_before, tokens_after FROM runs
+    UNION ALL SELECT id, digest, bytes_before, bytes_after FROM edits
     ORDER BY 1";
 
 fn rows(path: &Path, sql: &str) -> Vec<String> {
@@ -61,6 +65,7 @@ fn history(path: &Path, seed: u64) -> usize {
     for _ in 0..60 {
         history.step(&mut random);
     }
+    play(&store, seed, 30);
     history.committed
 }
 

@@ -271,7 +271,9 @@ fn of_store(error: &StoreError) -> &'static str {
         StoreError::SessionExists(_) | StoreError::LoopExists(_) | StoreError::KeyTaken { .. } => {
             "ExistsError"
         }
-        StoreError::Ambiguous { .. } | StoreError::Invalid(_) => "InvalidInputError",
+        StoreError::Ambiguous { .. } | StoreError::EditRefused(_) | StoreError::Invalid(_) => {
+            "InvalidInputError"
+        }
         StoreError::Conflict => "BusyError",
         StoreError::LeaseHeld { .. } | StoreError::LeaseLost { .. } => "LoopHeldError",
         StoreError::Damaged(_) | StoreError::IndexDamaged(_) | StoreError::ForeignSchema(_) => {

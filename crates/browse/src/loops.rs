@@ -35,7 +35,7 @@ pub fn tone(state: TurnState) -> Tone {
         TurnState::Covered(D::Kept) => Tone::Kept,
         TurnState::Covered(D::Truncated) => Tone::Cut,
         TurnState::Covered(D::Summarised | D::RolledUp | D::Sealed) => Tone::Summary,
-        TurnState::Covered(D::Dropped) => Tone::Gone,
+        TurnState::Covered(D::Dropped | D::Removed) => Tone::Gone,
     }
 }
 

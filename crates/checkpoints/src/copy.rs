@@ -23,8 +23,8 @@ use crate::lines::PARENT_SEQ;
 const PAGE: usize = 256;
 
 impl Checkpoints {
-    /// Copies a thread: its loops with all messages, checkpoints and writes, its compactions with their undos, and
-    /// its pins. Does nothing if the thread does not exist. A compaction is not copied if the content of its messages
+    /// Copies a thread: its loops with all messages, checkpoints and writes, its compactions and edits with their
+    /// undos, and its pins. Does nothing if the thread does not exist. A compaction is not copied if the content of its messages
     /// was removed.
     ///
     /// # Errors
@@ -54,6 +54,7 @@ impl Checkpoints {
                 counter: self.store.database().counter(),
                 loops: BTreeMap::new(),
                 runs: BTreeMap::new(),
+                run_ids: BTreeMap::new(),
                 blocks: BTreeMap::new(),
                 removed: BTreeSet::new(),
                 write,
@@ -127,6 +128,8 @@ struct ThreadCopy<'a> {
     counter: &'a dyn TokenCounter,
     loops: BTreeMap<LoopKey, LoopKey>,
     runs: BTreeMap<RunKey, RunKey>,
+    /// The ids of the copied runs, by those of the originals.
+    run_ids: BTreeMap<String, String>,
     blocks: BTreeMap<BlockKey, BlockKey>,
     /// Loops with messages whose content was removed: the copy has other messages in their places.
     removed: BTreeSet<LoopKey>,
@@ -220,7 +223,17 @@ impl ThreadCopy<'_> {
                 None => return Ok(()),
             }
         }
-        let from = row.key;
+        let mut edits = self.write.edits_of_run(row.key)?;
+        if !edits.is_empty() {
+            edits.retain(|edit| self.loops.contains_key(&edit.loop_key));
+            if edits.is_empty() {
+                return Ok(());
+            }
+        }
+        for edit in &mut edits {
+            edit.loop_key = self.copied(edit.loop_key)?;
+        }
+        let (from, from_id) = (row.key, row.run_id.clone());
         let mut row = RunRow {
             session: self.target,
             run_id: LoopId::generate().to_string(),
@@ -230,6 +243,8 @@ impl ThreadCopy<'_> {
         };
         row.key = self.write.insert_run(&row)?;
         self.runs.insert(from, row.key);
+        self.run_ids.insert(from_id, row.run_id.clone());
+        self.write.insert_edits(row.key, &edits)?;
         for (from, mut copy) in copies {
             let mut owner = self.write.loop_by_key(copy.row.loop_key)?;
             let totals = &mut owner.totals;
@@ -257,6 +272,13 @@ impl ThreadCopy<'_> {
             return Ok(None);
         }
         row.loop_key = self.copied(block.loop_key)?;
+        for id in &mut row.edits {
+            match self.run_ids.get(id) {
+                Some(copied) => id.clone_from(copied),
+                None => return Ok(None),
+            }
+        }
+        row.edits.sort_unstable();
         let mut copy = NewBlock {
             row,
             messages: Vec::new(),

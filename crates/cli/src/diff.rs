@@ -105,7 +105,7 @@ fn colour(state: Option<TurnState>) -> Option<AnsiColor> {
         TurnState::Covered(
             Disposition::Summarised | Disposition::RolledUp | Disposition::Sealed,
         ) => AnsiColor::Cyan,
-        TurnState::Covered(Disposition::Dropped) => AnsiColor::Red,
+        TurnState::Covered(Disposition::Dropped | Disposition::Removed) => AnsiColor::Red,
     })
 }
 

@@ -9,7 +9,7 @@ use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::{App, CliError, Done, nearest, text, with_causes};
 
 /// The names of the views for the help.
-const VIEWS: [&str; 16] = [
+const VIEWS: [&str; 17] = [
     "v_sessions",
     "v_loops",
     "v_turns",
@@ -19,6 +19,7 @@ const VIEWS: [&str; 16] = [
     "v_compaction_runs",
     "v_compaction_events",
     "v_compaction_blocks",
+    "v_edits",
     "v_pins",
     "v_coverage",
     "v_context",
@@ -31,8 +32,8 @@ const VIEWS: [&str; 16] = [
 /// Query the database in SQL, read-only
 ///
 /// Made for this are the views `v_sessions`, `v_loops`, `v_turns`, `v_messages`, `v_tool_calls`, `v_chain`,
-/// `v_compaction_runs`, `v_compaction_events`, `v_compaction_blocks`, `v_pins`, `v_coverage`, `v_context`, `v_usage`,
-/// `v_manifests`, `v_session_tree` and `v_receipts`.
+/// `v_compaction_runs`, `v_compaction_events`, `v_compaction_blocks`, `v_edits`, `v_pins`, `v_coverage`, `v_context`,
+/// `v_usage`, `v_manifests`, `v_session_tree` and `v_receipts`.
 #[derive(clap::Args)]
 pub struct SqlArgs {
     /// One SELECT; it may begin with a comment.

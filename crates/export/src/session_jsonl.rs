@@ -266,13 +266,28 @@ impl<'a> LineWriter<'a> {
         Ok(())
     }
 
-    /// Writes a run with its blocks and flips.
+    /// Writes a run with its blocks, edits and flips.
     fn run(&mut self, run: &RunRow) -> Result<(), ExportError> {
         let line = self.run_line(run)?;
         self.line(&line)?;
         for block in self.read.blocks_of_run(run.key)? {
             let line = self.block_line(&run.run_id, &block)?;
             self.line(&line)?;
+        }
+        for edit in self.read.edits_of_run(run.key)? {
+            let loop_id = self.id(edit.loop_key)?;
+            self.line(&EditLine {
+                record: LineKind::Edit,
+                run: run.run_id.clone(),
+                loop_id,
+                seqs: edit.seqs,
+                part: edit.part.map(|part| (part.number, part.of)),
+                action: edit.action,
+                text: edit.text,
+                before: edit.before.into(),
+                after: edit.after.into(),
+                salt: hex::encode(edit.salt),
+            })?;
         }
         for flip in self.read.flips(run.key)? {
             let line = FlipLine {

@@ -24,6 +24,7 @@ mod block;
 pub mod clock;
 pub mod compaction;
 mod content;
+mod edit;
 #[doc(hidden)]
 pub mod extension_kinds;
 #[doc(hidden)]
@@ -50,6 +51,7 @@ pub use applied_edits::{AppliedEdit, AppliedEdits, ClearedThinking, ClearedToolU
 pub use author::Author;
 pub use block::{CompactedSection, CompactionBlock, TurnRange};
 pub use content::{Content, Image, Sealed, Text, Thinking, ToolCall};
+pub use edit::EditAction;
 #[doc(hidden)]
 pub use ids::MAX_ID_BYTES;
 pub use ids::{InvalidId, LoopId, SessionId};

@@ -46,6 +46,8 @@ CREATE TABLE sessions (
     -- The number and the chain digest of the newest audit row of the session.
     audit_seq      BIGINT NOT NULL DEFAULT 0,
     audit          BYTEA NOT NULL DEFAULT decode(repeat('00', 32), 'hex'),
+    -- The number of rows in edits, whatever their runs.
+    edits          BIGINT NOT NULL DEFAULT 0,
     tenant         TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX sessions_started_by ON sessions (started_by) WHERE started_by IS NOT NULL;
@@ -156,6 +158,9 @@ CREATE TABLE loops (
     meta            TEXT NOT NULL,
     -- Recorded turns and events as JSON, with the sequences of stored messages instead of the messages.
     history         TEXT,
+    -- The number of rows in edits whose messages belong to the loop, whatever their runs. A read of a loop
+    -- without edits looks for none.
+    edits           BIGINT NOT NULL DEFAULT 0,
     tenant          TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, key),
     UNIQUE (session, loop_id),
@@ -427,6 +432,10 @@ CREATE TABLE blocks (
     created_at      TEXT NOT NULL,
     -- The JSON of a block that another program made, without its messages.
     extra           TEXT,
+    -- The ids of the runs with edits that the text was made with, as a sorted JSON array: the live runs that
+    -- removed or replaced something of a message that the block hides. NULL if there were none. The block is
+    -- active only while these are the live ones.
+    edits           TEXT,
     -- SHA-256 of this row without its tokens, of its coverage and of the digests of its messages.
     digest          BYTEA NOT NULL,
     tenant          TEXT NOT NULL DEFAULT '',
@@ -478,6 +487,46 @@ CREATE TABLE block_messages (
 );
 CREATE INDEX block_messages_quotes ON block_messages (session, quotes) WHERE quotes IS NOT NULL;
 
+-- The edits of runs: messages, or parts of a message, that contexts show in another form or not at all. A
+-- message itself never changes. An edit applies where its run is live.
+CREATE TABLE edits (
+    session       BIGINT NOT NULL,
+    run           BIGINT NOT NULL,
+    ordinal       BIGINT NOT NULL,
+    -- The loop and the sequences of the messages, both ends inclusive.
+    loop          BIGINT NOT NULL,
+    from_seq      BIGINT NOT NULL CHECK (from_seq BETWEEN 0 AND 4294967295),
+    to_seq        BIGINT NOT NULL CHECK (to_seq BETWEEN from_seq AND 4294967295),
+    -- The edited part of one message, from 0, and the number of its parts. NULL if messages are removed as a
+    -- whole.
+    part          BIGINT CHECK (part >= 0),
+    parts         BIGINT CHECK (parts > part),
+    action        TEXT NOT NULL CHECK (action IN ('removed', 'cleared', 'replaced')),
+    -- What a context shows in place of the part.
+    text          TEXT,
+    -- True if text is escaped, as in messages.
+    escaped       BOOLEAN NOT NULL DEFAULT FALSE,
+    -- The size of the messages or the part as recorded, and the size of what is shown instead.
+    tokens_before BIGINT NOT NULL CHECK (tokens_before >= 0),
+    tokens_after  BIGINT NOT NULL CHECK (tokens_after >= 0),
+    bytes_before  BIGINT NOT NULL CHECK (bytes_before >= 0),
+    bytes_after   BIGINT NOT NULL CHECK (bytes_after >= 0),
+    -- The number of messages that are removed as a whole.
+    messages      BIGINT NOT NULL CHECK (messages >= 0),
+    salt          BYTEA NOT NULL,
+    -- SHA-256 of the salt and of this row without its tokens.
+    digest        BYTEA NOT NULL,
+    tenant        TEXT NOT NULL DEFAULT '',
+    CHECK ((part IS NULL) = (parts IS NULL)),
+    CHECK (part IS NULL OR from_seq = to_seq),
+    CHECK (part IS NOT NULL OR action = 'removed'),
+    CHECK ((text IS NULL) = (action = 'removed')),
+    PRIMARY KEY (session, run, ordinal),
+    FOREIGN KEY (session, run) REFERENCES runs (session, key),
+    FOREIGN KEY (session, loop) REFERENCES loops (session, key)
+);
+CREATE INDEX edits_loop ON edits (session, loop, from_seq);
+
 -- The record of what a block did with each message that it covers, as ranges. The ranges of a block have no
 -- gaps and no overlaps.
 CREATE TABLE coverage (
@@ -492,7 +541,7 @@ CREATE TABLE coverage (
     to_turn     BIGINT,
     disposition TEXT NOT NULL
         CHECK (disposition IN (
-            'kept', 'truncated', 'summarised', 'dropped', 'rolled_up', 'sealed'
+            'kept', 'truncated', 'summarised', 'dropped', 'rolled_up', 'sealed', 'removed'
         )),
     CHECK ((from_seq IS NULL) = (to_seq IS NULL)
         AND coalesce(from_seq BETWEEN 0 AND to_seq, TRUE)),
@@ -895,7 +944,7 @@ CREATE TRIGGER turns_no_delete BEFORE DELETE ON turns FOR EACH ROW
 EXECUTE FUNCTION loopstore_turn_goes();
 
 CREATE TRIGGER sessions_keep_their_clock BEFORE UPDATE ON sessions FOR EACH ROW
-WHEN (NEW.session <> OLD.session OR NEW.tick < OLD.tick)
+WHEN (NEW.session <> OLD.session OR NEW.tick < OLD.tick OR NEW.edits < OLD.edits)
 EXECUTE FUNCTION loopstore_only_with_receipt('session ids are immutable, and session ticks cannot decrease');
 -- Rejects another key, a lower tick and another session id. Only a hide or unhide changes the session id: the
 -- newest row of the session in hides must contain both the old id and the new id.
@@ -1032,7 +1081,7 @@ CREATE TRIGGER loops_stay_sealed BEFORE UPDATE ON loops FOR EACH ROW
 WHEN ((NEW.session, NEW.key, NEW.loop_id, NEW.parent, NEW.parent_turn, NEW.parent_seq, NEW.tick)
         IS DISTINCT FROM (OLD.session, OLD.key, OLD.loop_id, OLD.parent, OLD.parent_turn, OLD.parent_seq,
             OLD.tick)
-    OR NEW.sealed_seq < OLD.sealed_seq)
+    OR NEW.sealed_seq < OLD.sealed_seq OR NEW.edits < OLD.edits)
 EXECUTE FUNCTION loopstore_only_with_receipt('the parent and the final turns of a loop are immutable');
 CREATE TRIGGER loops_no_delete BEFORE DELETE ON loops FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('loops cannot be deleted');
@@ -1122,6 +1171,19 @@ CREATE TRIGGER blocks_of_open_run BEFORE INSERT ON blocks FOR EACH ROW
 EXECUTE FUNCTION loopstore_run_is_open('block');
 CREATE TRIGGER block_messages_of_open_run BEFORE INSERT ON block_messages FOR EACH ROW
 EXECUTE FUNCTION loopstore_run_is_open('message');
+CREATE TRIGGER edits_of_open_run BEFORE INSERT ON edits FOR EACH ROW
+EXECUTE FUNCTION loopstore_run_is_open('block');
+-- Rejects every change except new token counts, which a recount with another token counter writes.
+CREATE TRIGGER edits_no_update BEFORE UPDATE ON edits FOR EACH ROW
+WHEN ((NEW.session, NEW.run, NEW.ordinal, NEW.loop, NEW.from_seq, NEW.to_seq, NEW.part, NEW.parts,
+        NEW.action, NEW.text, NEW.escaped, NEW.bytes_before, NEW.bytes_after, NEW.messages, NEW.salt,
+        NEW.digest)
+    IS DISTINCT FROM (OLD.session, OLD.run, OLD.ordinal, OLD.loop, OLD.from_seq, OLD.to_seq, OLD.part,
+        OLD.parts, OLD.action, OLD.text, OLD.escaped, OLD.bytes_before, OLD.bytes_after, OLD.messages,
+        OLD.salt, OLD.digest))
+EXECUTE FUNCTION loopstore_only_with_receipt('edits are immutable');
+CREATE TRIGGER edits_no_delete BEFORE DELETE ON edits FOR EACH ROW
+EXECUTE FUNCTION loopstore_only_with_receipt('edits cannot be deleted');
 
 -- Rejects a row that does not fit. Rows of earlier loops must come first. The ranges of the block's own loop
 -- must be consecutive, and each disposition must be one that the section of the turns allows.
@@ -1137,7 +1199,12 @@ BEGIN
             AND CASE
                 WHEN NEW."loop" <> b."loop" THEN (b.kind = 'rollup' OR b.kind LIKE 'sealed:%')
                     AND p.loop IS DISTINCT FROM b.loop
-                    AND (NEW.disposition = CASE WHEN b.kind = 'rollup' THEN 'rolled_up' ELSE 'sealed' END OR (NEW.disposition = 'kept' AND EXISTS (
+                    AND ((NEW.disposition = 'removed' AND EXISTS (
+                        SELECT 1 FROM edits e
+                        WHERE e.session = NEW.session AND e.loop = NEW.loop AND e.action = 'removed'
+                            AND e.from_seq <= NEW.to_seq AND e.to_seq >= NEW.from_seq
+                    ))
+                        OR NEW.disposition = CASE WHEN b.kind = 'rollup' THEN 'rolled_up' ELSE 'sealed' END OR (NEW.disposition = 'kept' AND EXISTS (
                         SELECT 1 FROM block_messages x
                         WHERE x.session = NEW.session AND x.block = NEW.block AND x.quotes = NEW.loop
                             AND x.replaces BETWEEN NEW.from_seq AND NEW.to_seq
@@ -1150,6 +1217,11 @@ BEGIN
                             THEN NEW.disposition = 'kept'
                         WHEN NEW.from_turn >= b.compacted_start AND NEW.to_turn <= b.compacted_end
                             THEN NEW.disposition IN ('summarised', 'dropped')
+                                OR (NEW.disposition = 'removed' AND EXISTS (
+                                    SELECT 1 FROM edits e
+                                    WHERE e.session = NEW.session AND e.loop = NEW.loop AND e.action = 'removed'
+                                        AND e.from_seq <= NEW.to_seq AND e.to_seq >= NEW.from_seq
+                                ))
                                 OR (NEW.disposition = 'rolled_up' AND b.kind = 'rollup')
                                 OR (NEW.disposition = 'sealed' AND b.kind LIKE 'sealed:%')
                                 OR (NEW.disposition = 'kept' AND EXISTS (
@@ -1178,11 +1250,11 @@ CREATE TRIGGER blocks_no_update BEFORE UPDATE ON blocks FOR EACH ROW
 WHEN ((NEW.session, NEW.key, NEW.loop, NEW.generation, NEW.run, NEW.kind, NEW.extends,
         NEW.first_start, NEW.first_end, NEW.compacted_start, NEW.compacted_end, NEW.recent_start,
         NEW.recent_end, NEW.through, NEW.bytes_block, NEW.messages_block, NEW.strategy,
-        NEW.shaping, NEW.created_at, NEW.extra, NEW.digest)
+        NEW.shaping, NEW.created_at, NEW.extra, NEW.edits, NEW.digest)
     IS DISTINCT FROM (OLD.session, OLD.key, OLD.loop, OLD.generation, OLD.run, OLD.kind, OLD.extends,
         OLD.first_start, OLD.first_end, OLD.compacted_start, OLD.compacted_end, OLD.recent_start,
         OLD.recent_end, OLD.through, OLD.bytes_block, OLD.messages_block, OLD.strategy,
-        OLD.shaping, OLD.created_at, OLD.extra, OLD.digest))
+        OLD.shaping, OLD.created_at, OLD.extra, OLD.edits, OLD.digest))
 EXECUTE FUNCTION loopstore_only_with_receipt('blocks are immutable');
 CREATE TRIGGER blocks_no_delete BEFORE DELETE ON blocks FOR EACH ROW
 EXECUTE FUNCTION loopstore_only_with_receipt('blocks cannot be deleted');
@@ -1289,7 +1361,7 @@ DECLARE
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY['store_meta', 'sessions', 'session_names', 'loops', 'turns', 'messages',
-        'blobs', 'blob_refs', 'runs', 'flips', 'pins', 'hides', 'blocks', 'block_messages', 'coverage', 'manifests',
+        'blobs', 'blob_refs', 'runs', 'flips', 'pins', 'hides', 'blocks', 'block_messages', 'edits', 'coverage', 'manifests',
         'imports', 'maintenance', 'redactions', 'leases', 'started_calls', 'append_keys', 'source_pieces',
         'packs', 'packed_heads', 'audit', 'receipt_chain', 'heads']
     LOOP
@@ -1352,7 +1424,7 @@ BEGIN
         ('audit', NULL), ('receipt_chain', NULL), ('heads', NULL), ('session_names', of_session), ('loops', of_session), ('turns', of_session),
         ('messages', of_session), ('blobs', of_session), ('blob_refs', of_session),
         ('runs', of_session), ('flips', of_session), ('pins', of_session), ('hides', of_session), ('blocks', of_session),
-        ('block_messages', of_session), ('coverage', of_session), ('manifests', of_session),
+        ('block_messages', of_session), ('edits', of_session), ('coverage', of_session), ('manifests', of_session),
         ('imports', of_session), ('redactions', of_session), ('session_flags', of_session),
         ('leases', of_session), ('started_calls', of_session), ('append_keys', of_session),
         ('notes', of_session),
@@ -1715,12 +1787,13 @@ BEGIN
     WITH
     chain AS (SELECT * FROM loopstore_chain(of_session, leaf)),
     -- Every run and every flip that applies. Runs of a provider are ignored, because only that provider can
-    -- read their opaque items.
+    -- read their opaque items. Runs with edits have no blocks.
     changes AS (
-        SELECT r.key AS run, 'run' AS word, r.tick AS tick, NULL::BIGINT AS flip
+        SELECT r.key AS run, CASE r.trigger WHEN 'edit' THEN 'edit' ELSE 'run' END AS word,
+            r.tick AS tick, NULL::BIGINT AS flip
         FROM chain c JOIN runs r ON r.session = of_session AND r.loop = c.loop
         WHERE r.outcome = 'committed' AND r.turns <= c.cut
-            AND r.strategy NOT LIKE 'provider:%'
+            AND (r.strategy NOT LIKE 'provider:%' OR r.trigger = 'edit')
         UNION ALL
         SELECT f.run AS run, f.kind AS word, f.tick AS tick, f.key AS flip
         FROM chain c JOIN flips f ON f.session = of_session AND f.loop = c.loop
@@ -1738,10 +1811,38 @@ BEGIN
         FROM judged
         WHERE judged.word = 'run' AND judged.last_word <> 'undo'
     ),
+    -- What live edits removed or replaced.
+    rewritten AS (
+        SELECT r.run_id, e.loop, e.from_seq, e.to_seq
+        FROM judged j JOIN runs r ON r.session = of_session AND r.key = j.run
+            JOIN edits e ON e.session = of_session AND e.run = r.key
+        WHERE j.word = 'edit' AND j.last_word <> 'undo' AND e.action <> 'cleared'
+    ),
     best AS (
         SELECT b.loop, max(b.generation) AS generation,
             max(b.generation) FILTER (WHERE b.kind <> 'rollup') AS plain
         FROM live JOIN blocks b ON b.session = of_session AND b.run = live.run
+        WHERE (SELECT s.edits = 0 FROM sessions s WHERE s.session = of_session)
+            OR b.edits IS NOT DISTINCT FROM (
+                SELECT '["' || string_agg(w.run_id, '","' ORDER BY w.run_id COLLATE "C") || '"]'
+                FROM (
+                    SELECT DISTINCT w.run_id
+                    FROM rewritten w
+                        LEFT JOIN turns t ON t.session = of_session AND t.loop = b.loop
+                            AND t.turn = b.compacted_start
+                        LEFT JOIN turns n ON n.session = of_session AND n.loop = b.loop
+                            AND n.turn = b.compacted_end + 1
+                    WHERE (w.loop < b.loop AND b.kind = 'rollup')
+                        OR (w.loop = b.loop AND w.to_seq >= t.first_seq
+                            AND w.from_seq < least(n.first_seq, b.through))
+                        OR (w.loop = b.loop AND t.first_seq IS NOT NULL AND EXISTS (
+                            SELECT 1 FROM messages m
+                            WHERE m.session = of_session AND m.loop = w.loop
+                                AND m.seq BETWEEN w.from_seq AND w.to_seq AND m.seq < t.first_seq
+                                AND m.role = 0 AND m.author < 2
+                        ))
+                ) w
+            )
         GROUP BY b.loop
     )
     SELECT c.loop, c.depth, c.cut,
@@ -1859,6 +1960,60 @@ BEGIN
 END
 $$;
 
+-- Internal. The messages of the chain of a leaf with live edits. A message that is not shown has the `form`
+-- 'removed', else 'edited'. `tokens` is added to those of the message as recorded.
+CREATE FUNCTION loopstore_edited_messages(of_session BIGINT, leaf BIGINT)
+RETURNS TABLE (loop BIGINT, seq BIGINT, form TEXT, tokens BIGINT)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    IF (SELECT s.edits FROM sessions s WHERE s.session = of_session) = 0 THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH
+    chain AS (SELECT c.loop, c.cut FROM loopstore_chain(of_session, leaf) c),
+    edit AS (
+        SELECT e.*, r.tick
+        FROM chain c
+            JOIN runs r ON r.session = of_session AND r.loop = c.loop
+            JOIN edits e ON e.session = of_session AND e.run = r.key
+        WHERE r.outcome = 'committed' AND r.trigger = 'edit' AND r.turns <= c.cut
+            AND coalesce((
+                SELECT f.kind <> 'undo'
+                FROM flips f JOIN chain k ON k.loop = f.loop AND f.turns <= k.cut
+                WHERE f.session = of_session AND f.run = r.key ORDER BY f.tick DESC, f.key DESC LIMIT 1
+            ), TRUE)
+    ),
+    removed AS (
+        SELECT DISTINCT m.loop, m.seq
+        FROM edit e JOIN messages m ON m.session = of_session AND m.loop = e.loop
+            AND m.seq BETWEEN e.from_seq AND e.to_seq AND m.role <> 3
+        WHERE e.part IS NULL
+    ),
+    form AS (
+        SELECT e.loop, e.from_seq AS seq, e.parts, e.action, e.tokens_after - e.tokens_before AS tokens,
+            row_number() OVER (
+                PARTITION BY e.loop, e.from_seq, e.part
+                ORDER BY e.action = 'removed' DESC, e.tick DESC, e.run DESC, e.ordinal DESC
+            ) AS place
+        FROM edit e WHERE e.part IS NOT NULL
+    )
+    SELECT r.loop, r.seq, 'removed', 0::BIGINT FROM removed r
+    UNION ALL
+    SELECT f.loop, f.seq,
+        CASE
+            WHEN count(*) FILTER (WHERE f.action = 'removed') >= max(f.parts) THEN 'removed'
+            ELSE 'edited'
+        END,
+        sum(f.tokens)::BIGINT
+    FROM form f
+    WHERE f.place = 1
+        AND NOT EXISTS (SELECT 1 FROM removed r WHERE r.loop = f.loop AND r.seq = f.seq)
+    GROUP BY f.loop, f.seq;
+END
+$$;
+
 -- Internal. The parts of the context of a leaf. The function reads tables and no views, for the same reason
 -- as loopstore_usage_below.
 CREATE FUNCTION loopstore_parts(of_session BIGINT, leaf BIGINT)
@@ -1917,17 +2072,42 @@ BEGIN
             END AS last_seq
         FROM slot
     ),
+    edited AS (SELECT e.* FROM loopstore_edited_messages(of_session, leaf) e),
     measured AS (
         SELECT bounded.*, size.n, size.tokens, size.low, size.high
-        FROM bounded CROSS JOIN LATERAL (
+        FROM (
+            SELECT b.*, b.section NOT IN ('rollup', 'compacted') AND (
+                SELECT l.edits > 0 FROM loops l WHERE l.session = of_session AND l.key = b.loop
+            ) AS has_edits
+            FROM bounded b
+        ) bounded CROSS JOIN LATERAL (
+            -- Message by message, if some have edits. A message that the block drops stays dropped.
+            SELECT count(*) AS n,
+                coalesce(sum(
+                    CASE
+                        WHEN e.form = 'edited' THEN m.tokens + e.tokens
+                        ELSE coalesce(x.tokens, m.tokens)
+                    END
+                ), 0)::BIGINT AS tokens,
+                min(m.turn) AS low, max(m.turn) AS high
+            FROM messages m
+                LEFT JOIN edited e ON e.loop = m.loop AND e.seq = m.seq
+                LEFT JOIN block_messages x ON bounded.section = 'recent' AND x.session = of_session
+                    AND x.block = bounded.block AND x.section = 2 AND x.replaces = m.seq
+            WHERE bounded.has_edits AND m.session = of_session AND m.loop = bounded.loop
+                AND m.seq >= CASE bounded.section WHEN 'raw' THEN 0 ELSE bounded.first_seq END
+                AND m.seq < CASE bounded.section WHEN 'raw' THEN bounded.end_seq ELSE bounded.last_seq END
+                AND m.role <> 3 AND e.form IS DISTINCT FROM 'removed'
+                AND (x.ordinal IS NULL OR x.role IS NOT NULL)
+            UNION ALL
             SELECT t.messages AS n, t.tokens, NULL::BIGINT AS low, NULL::BIGINT AS high
             FROM turns t
-            WHERE bounded.section = 'raw' AND bounded.part IS NULL AND t.session = of_session
+            WHERE NOT bounded.has_edits AND bounded.section = 'raw' AND bounded.part IS NULL AND t.session = of_session
                 AND t.loop = bounded.loop AND t.turn = bounded.to_turn
             UNION ALL
             SELECT count(*), coalesce(sum(m.tokens), 0)::BIGINT, NULL, NULL
             FROM messages m
-            WHERE bounded.section = 'raw' AND bounded.part IS NOT NULL AND m.session = of_session
+            WHERE NOT bounded.has_edits AND bounded.section = 'raw' AND bounded.part IS NOT NULL AND m.session = of_session
                 AND m.loop = bounded.loop AND m.seq < bounded.end_seq AND m.role <> 3
             UNION ALL
             SELECT count(*), coalesce(sum(x.tokens), 0)::BIGINT, NULL, NULL
@@ -1937,7 +2117,7 @@ BEGIN
             UNION ALL
             SELECT count(*), coalesce(sum(m.tokens), 0)::BIGINT, min(m.turn), max(m.turn)
             FROM messages m
-            WHERE bounded.section IN ('first', 'tail') AND m.session = of_session
+            WHERE NOT bounded.has_edits AND bounded.section IN ('first', 'tail') AND m.session = of_session
                 AND m.loop = bounded.loop AND m.seq >= bounded.first_seq AND m.seq < bounded.last_seq
                 AND m.role <> 3
             UNION ALL
@@ -1945,7 +2125,8 @@ BEGIN
             SELECT coalesce(sum(s.n), 0)::BIGINT, coalesce(sum(s.tokens), 0)::BIGINT, NULL, NULL
             FROM (
                 SELECT 1 AS n, m.tokens FROM messages m
-                WHERE bounded.section = 'recent' AND m.session = of_session AND m.loop = bounded.loop
+                WHERE NOT bounded.has_edits AND bounded.section = 'recent' AND m.session = of_session
+                    AND m.loop = bounded.loop
                     AND m.seq >= bounded.first_seq AND m.seq < bounded.last_seq AND m.role <> 3
                     AND m.seq NOT IN (
                         SELECT x.replaces FROM block_messages x
@@ -1954,7 +2135,7 @@ BEGIN
                     )
                 UNION ALL
                 SELECT 1, x.tokens FROM block_messages x
-                WHERE bounded.section = 'recent' AND x.session = of_session
+                WHERE NOT bounded.has_edits AND bounded.section = 'recent' AND x.session = of_session
                     AND x.block = bounded.block AND x.section = 2 AND x.role <> 3
             ) s
         ) size
@@ -2233,6 +2414,29 @@ FROM sessions s
     JOIN loops l ON l.session = b.session AND l.key = b.loop
     LEFT JOIN blocks base ON base.session = b.session AND base.key = b.extends
     LEFT JOIN loops base_loop ON base_loop.session = base.session AND base_loop.key = base.loop;
+
+-- Edits. from_turn and to_turn are the turns of the first and the last message. part is NULL for whole messages.
+-- is_live is evaluated at the loop of the run.
+CREATE VIEW v_edits AS
+SELECT
+    s.session_id, r.run_id, l.loop_id,
+    (SELECT m.turn FROM messages m
+     WHERE m.session = e.session AND m.loop = e.loop AND m.seq = e.from_seq) AS from_turn,
+    (SELECT m.turn FROM messages m
+     WHERE m.session = e.session AND m.loop = e.loop AND m.seq = e.to_seq) AS to_turn,
+    e.from_seq, e.to_seq, e.part, e.action,
+    loopstore_body(e.text, e.escaped) AS text, e.tokens_before, e.tokens_after,
+    (r.outcome = 'committed' AND coalesce(
+        (SELECT f.kind <> 'undo' FROM flips f
+         WHERE f.session = r.session AND f.run = r.key AND f.loop + 0 = r.loop
+         ORDER BY f.tick DESC, f.key DESC LIMIT 1),
+        TRUE
+    ))::INT AS is_live,
+    r.started_at AS created_at
+FROM sessions s
+    JOIN runs r ON r.session = s.session
+    JOIN edits e ON e.session = r.session AND e.run = r.key
+    JOIN loops l ON l.session = e.session AND l.key = e.loop;
 
 -- Pins and unpins of messages. pinned is 1 or 0. author is the author of the message. from_loop_id and
 -- from_turns are the leaf and its number of complete turns when the row was made. is_last is 1 for the newest

@@ -20,7 +20,7 @@ pub enum Engine {
 }
 
 /// The tables that are partitioned or distributed by their session. A table comes before the tables that refer to it.
-pub const BY_SESSION: [&str; 29] = [
+pub const BY_SESSION: [&str; 30] = [
     "sessions",
     "audit",
     "receipt_chain",
@@ -35,6 +35,7 @@ pub const BY_SESSION: [&str; 29] = [
     "hides",
     "blocks",
     "block_messages",
+    "edits",
     "coverage",
     "manifests",
     "imports",

@@ -28,6 +28,7 @@ mod cluster;
 mod cluster_tenants;
 mod connection;
 mod ddl;
+mod edits;
 mod errors;
 mod index;
 mod keys;

@@ -62,7 +62,8 @@ impl PostgresTransaction<'_> {
         }
         let sql = format!(
             "SELECT {BLOCK_CORE_COLUMNS}, b.run_loop, b.run_turns, b.run_tick,
-                 EXISTS (SELECT 1 FROM flips f WHERE f.session = $1 AND f.run = b.run) AS is_flipped
+                 EXISTS (SELECT 1 FROM flips f WHERE f.session = $1 AND f.run = b.run)
+                     OR (SELECT s.edits > 0 FROM sessions s WHERE s.session = $1) AS is_flipped
              FROM unnest($2::BIGINT[]) AS wanted (loop)
              CROSS JOIN LATERAL (
                  SELECT b.*, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick
@@ -84,7 +85,7 @@ impl PostgresTransaction<'_> {
         let sql = format!(
             "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome,
                  EXISTS (SELECT 1 FROM flips f WHERE f.session = $1 AND f.run = r.key) AS is_flipped,
-                 r.strategy LIKE 'provider:%' AS is_sealed, r.older_loops
+                 (r.strategy LIKE 'provider:%' OR r.trigger = 'edit') AS has_no_settings, r.older_loops
              FROM runs r
              WHERE r.session = $1 AND (r.tick, r.key) < ($2, $3)
              ORDER BY r.tick DESC, r.key DESC LIMIT {RUNS_AT_ONCE}"

@@ -7,9 +7,10 @@ use loopstore_core::store::columns::{Columns, missing};
 use loopstore_core::store::mapping::{BLOCK_COLUMNS, block_row, signed};
 use loopstore_core::store::recount::run;
 use loopstore_core::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount};
-use loopstore_core::store::{BlockKey, BlockRow, LoopKey, StoreResult};
+use loopstore_core::store::{BlockKey, BlockRow, LoopKey, RunKey, StoreResult};
 
 use super::PostgresStore;
+use super::connection::Param;
 use super::keys::session_of;
 use super::options::PostgresOptions;
 use super::transaction::PostgresTransaction;
@@ -175,6 +176,21 @@ impl StoreRecount for PostgresTransaction<'_> {
             ],
         )
         .map(drop)
+    }
+
+    fn put_edit_tokens(
+        &mut self,
+        run: RunKey,
+        ordinal: u32,
+        before: u64,
+        after: u64,
+    ) -> StoreResult<()> {
+        let session = session_of(run.0);
+        let sql = "UPDATE edits SET tokens_before = $4, tokens_after = $5
+             WHERE session = $1 AND run = $2 AND ordinal = $3";
+        let (before, after) = (signed(before)?, signed(after)?);
+        let params: [Param<'_>; 5] = [&session, &run.0, &i64::from(ordinal), &before, &after];
+        self.run(session, sql, &params).map(drop)
     }
 
     fn put_block_message_tokens(

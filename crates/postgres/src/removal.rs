@@ -10,11 +10,13 @@ use loopstore_core::store::audit::AuditEntry;
 use loopstore_core::store::audit::{DIGESTED, row_digest};
 use loopstore_core::store::codec::role_number;
 use loopstore_core::store::columns::Columns;
-use loopstore_core::store::mapping::signed;
+use loopstore_core::store::mapping::{EDIT_COLUMNS, edit_values, signed};
 use loopstore_core::store::removal::*;
-use loopstore_core::store::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
+use loopstore_core::store::scan::{BlobOwner, MessagePlace, ScanEdits, TextCell, TextForm};
+use loopstore_core::store::values::BoundValue;
 use loopstore_core::store::{
-    BlockKey, BlockRow, ReadSessions, SessionKey, SourceKey, StoreError, StoreResult, StoredMessage,
+    BlockKey, BlockRow, EditRow, ReadSessions, RunKey, SessionKey, SourceKey, StoreError,
+    StoreResult, StoredMessage, digest,
 };
 use loopstore_model::Time;
 
@@ -300,7 +302,9 @@ impl ChangeTexts for PostgresTransaction<'_> {
         let mut all = TextsChanged::default();
         for table in table_names() {
             let mut touched = BTreeSet::new();
-            for text in texts(table).filter(|(_, form)| *form != TextForm::Id) {
+            for text in
+                texts(table).filter(|(_, form)| !matches!(form, TextForm::Edit | TextForm::Id))
+            {
                 let changed = self.change_column(table, text, session, change, &mut touched)?;
                 if changed > 0 {
                     all.counts.insert(place_of(table, text.0), changed);
@@ -376,6 +380,47 @@ impl RedactMessages for PostgresTransaction<'_> {
         quote: &StoredMessage,
     ) -> StoreResult<()> {
         self.update_message(MessagePlace::InBlock(block, ordinal), quote)
+    }
+
+    fn rewrite_edits(&mut self, run: RunKey, edits: &[EditRow]) -> StoreResult<()> {
+        self.check_row("runs", run.0)?;
+        let session = session_of(run.0);
+        let mut loops = BTreeSet::new();
+        for (edit, stored) in self.edits_and_digests(run)? {
+            loops.insert(edit.loop_key);
+            if digest::edit(&edit) != stored {
+                return Err(damaged("an edit of run", run.0));
+            }
+        }
+        let columns = format!("{EDIT_COLUMNS}, escaped");
+        for (ordinal, edit) in (0i64..).zip(edits) {
+            let text = edit.text.as_deref();
+            let safe = escaped(text);
+            let mut values = edit_values(edit)?;
+            values.push(BoundValue::Text(safe.as_deref().or(text)));
+            values.push(BoundValue::Flag(safe.is_some()));
+            let key = [session, run.0, ordinal];
+            self.update(
+                session,
+                "edits",
+                &columns,
+                values,
+                ("session, run, ordinal", key),
+            )?;
+        }
+        let left = i64::try_from(edits.len()).unwrap_or(i64::MAX);
+        let sql = "DELETE FROM edits WHERE session = $1 AND run = $2 AND ordinal >= $3";
+        let fewer = self.run(session, sql, &[&session, &run.0, &left])?;
+        let sql = "UPDATE loops SET edits = (
+                 SELECT count(*) FROM edits WHERE session = $1 AND loop = $2
+             ) WHERE session = $1 AND key = $2";
+        for key in loops.iter().filter(|_| fewer > 0) {
+            self.run(session, sql, &[&session, &key.0])?;
+        }
+        let fewer = i64::try_from(fewer).unwrap_or(i64::MAX);
+        let sql = "UPDATE sessions SET edits = edits - $2 WHERE session = $1";
+        self.run(session, sql, &[&session, &fewer])?;
+        self.renew_row("runs", run.0)
     }
 
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()> {

@@ -61,11 +61,11 @@ pub(super) const SESSION: &str =
 pub(super) const LOOP_COLUMNS: &str = "l.session, l.key, l.loop_id, l.parent, l.parent_loop_id,
     l.parent_turn, l.parent_seq, l.kind, l.status, l.started_at, l.ended_at, l.tick, l.next_seq, l.sealed_seq,
     l.turns, l.complete, l.messages, l.tokens, l.bytes, l.system_tokens, l.generation,
-    l.reported_seq, l.reported_tokens, l.last_turn_index, l.open_calls, l.chain";
+    l.reported_seq, l.reported_tokens, l.edits, l.last_turn_index, l.open_calls, l.chain";
 
 pub(super) const CORE_COLUMNS: &str = "l.session, l.key, l.loop_id, l.parent, l.parent_turn,
     l.parent_seq, l.status, l.next_seq, l.sealed_seq, l.turns, l.complete, l.messages, l.tokens, l.bytes,
-    l.generation, l.reported_seq, l.reported_tokens";
+    l.generation, l.reported_seq, l.reported_tokens, l.edits";
 
 pub(super) const TURN: &str =
     "SELECT turn, first_seq, messages, prompts, tokens, bytes, turn_index,
@@ -77,7 +77,7 @@ pub(super) const MESSAGE: &str =
 
 pub(super) const BLOCK_CORE_COLUMNS: &str = "b.key, b.loop, b.generation, b.run, b.kind, b.extends,
     b.first_start, b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end,
-    b.through, b.tokens_block, b.bytes_block, b.messages_block";
+    b.through, b.tokens_block, b.bytes_block, b.messages_block, b.edits";
 
 /// Returns the text without U+0000, which PostgreSQL rejects; `None` if the text contains none.
 pub(super) fn escaped(text: Option<&str>) -> Option<String> {

@@ -223,10 +223,18 @@ impl ScanRuns for PostgresTransaction<'_> {
         row.ok_or_else(|| missing("run", key.0))
     }
 
-    fn block_digests(&self, run: RunKey) -> StoreResult<Vec<[u8; 32]>> {
+    fn part_digests(&self, run: RunKey) -> StoreResult<Vec<[u8; 32]>> {
         let session = session_of(run.0);
-        let sql = "SELECT digest FROM blocks WHERE session = $1 AND run = $2 ORDER BY key";
-        self.all(session, sql, &[&session, &run.0], |row| row.get("digest"))
+        let mut digests: Vec<[u8; 32]> = Vec::new();
+        for sql in [
+            "SELECT digest FROM blocks WHERE session = $1 AND run = $2 ORDER BY key",
+            "SELECT digest FROM edits WHERE session = $1 AND run = $2 ORDER BY ordinal",
+        ] {
+            digests.extend(self.all(session, sql, &[&session, &run.0], |row| {
+                row.get::<[u8; 32]>("digest")
+            })?);
+        }
+        Ok(digests)
     }
 
     fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>> {

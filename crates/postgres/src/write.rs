@@ -374,7 +374,7 @@ impl WriteRuns for PostgresTransaction<'_> {
 
     fn close_run(&mut self, row: &RunRow, was: Option<[u8; 32]>) -> StoreResult<()> {
         let session = row.session.0;
-        let digest = digest::run(row, &self.block_digests(row.key)?);
+        let digest = digest::run(row, &self.part_digests(row.key)?);
         let kind = AuditKind::Run;
         self.write_audit(row.session, &AuditEntry { kind, digest, was })?;
         let mut values = run_values(row, Some(&digest))?;

@@ -44,7 +44,7 @@ use views::views;
 pub use finding::{Finding, FoundBy};
 pub use policy::{Confidence, RedactionPolicy, UnknownRule, rule_names};
 #[doc(hidden)]
-pub use sealed::drop_sealed;
+pub use sealed::{drop_sealed, sealed_parts};
 
 /// The number of digits of the digest in a marker.
 const MARKER_DIGITS: usize = 6;

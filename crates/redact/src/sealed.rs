@@ -25,6 +25,15 @@ pub(super) fn unsign(before: &AgentMessage, after: &mut AgentMessage) {
     });
 }
 
+/// Returns the numbers of the parts that [`drop_sealed`] removes from a message, in order.
+#[doc(hidden)]
+pub fn sealed_parts(message: &AgentMessage, all: bool) -> Vec<usize> {
+    let content = message.message().map_or(&[][..], |inner| inner.content());
+    let parts = content.iter().enumerate();
+    let removed = parts.filter(|(_, block)| is_removed(block, all));
+    removed.map(|(number, _)| number).collect()
+}
+
 /// Removes all sealed content and the signatures of thinking, or only compactions; returns true if there was any.
 #[doc(hidden)]
 pub fn drop_sealed(message: &mut AgentMessage, all: bool) -> bool {

@@ -24,6 +24,10 @@ pub mod conformance;
 #[cfg(feature = "store")]
 pub mod conversations;
 #[cfg(feature = "store")]
+pub mod edit_model;
+#[cfg(feature = "store")]
+pub mod edited_histories;
+#[cfg(feature = "store")]
 pub mod encryption;
 #[cfg(feature = "store")]
 pub mod events;

@@ -4,7 +4,7 @@ use loopstore::extend::sqlite::QueryLimits;
 use loopstore::*;
 
 /// The views, each with the columns that differ from run to run.
-const VIEWS: [(&str, &[&str]); 16] = [
+const VIEWS: [(&str, &[&str]); 17] = [
     ("v_sessions", &["created_at", "last_active_at"]),
     ("v_loops", &["started_at", "ended_at"]),
     // The store sets the time of appended messages.
@@ -19,6 +19,7 @@ const VIEWS: [(&str, &[&str]); 16] = [
     ("v_compaction_events", &["run_id", "at", "payload"]),
     ("v_compaction_blocks", &["run_id", "created_at"]),
     ("v_coverage", &[]),
+    ("v_edits", &["run_id", "created_at"]),
     ("v_pins", &["created_at"]),
     ("v_context", &[]),
     ("v_usage", &[]),

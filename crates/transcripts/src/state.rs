@@ -42,6 +42,7 @@ impl LoopDescription {
                 parent_seq: None,
                 status: LoopStatus::default(),
                 totals: LoopTotals::default(),
+                edits: 0,
             },
             parent_loop_id: None,
             kind: String::new(),

@@ -10,6 +10,7 @@ use loopstore::extend::{
 use loopstore::model::Role;
 
 use super::coverage::{self, HiddenMessages};
+use super::edits::removed_messages;
 use super::pairs;
 use super::report::{ProblemKind, Subject, short};
 use super::sessions::SessionScope;
@@ -24,6 +25,8 @@ pub(super) struct WholeBlock {
     pub(super) coverage: Vec<CoverageRow>,
     /// The loop that the block belongs to.
     pub(super) loop_key: LoopRow,
+    /// The messages that edits removed as a whole or in part, of loops that the block covers as removed.
+    removed: Vec<(LoopKey, (u32, u32))>,
 }
 
 impl WholeBlock {
@@ -38,6 +41,14 @@ impl WholeBlock {
         self.messages
             .iter()
             .any(|message| message.quoted() == Some(place))
+    }
+
+    /// True if a run removed the message, or a part of it.
+    pub(super) fn is_removed(&self, loop_key: LoopKey, seq: u32) -> bool {
+        let is_it = |(key, (from, to)): &(LoopKey, (u32, u32))| {
+            *key == loop_key && (*from..=*to).contains(&seq)
+        };
+        self.removed.iter().any(is_it)
     }
 
     /// Returns the recent messages that are not shown unchanged.
@@ -120,6 +131,8 @@ fn whole(
     let (Some(messages), Some(coverage)) = (messages, coverage) else {
         return Ok(None);
     };
+    let removed = removed_messages(verify, &coverage);
+    let removed = verify.found.readable(&place, removed)?.unwrap_or_default();
     verify.found.checked.block_messages += messages.len() as u64;
     verify.found.checked.coverage += coverage.len() as u64;
     Ok(Some(WholeBlock {
@@ -128,6 +141,7 @@ fn whole(
         messages,
         coverage,
         loop_key: loop_key.clone(),
+        removed,
     }))
 }
 

@@ -133,6 +133,7 @@ impl<'a> Sweep<'a> {
                 D::RolledUp => self.block.row.kind == BlockKind::Rollup,
                 D::Sealed => self.block.row.kind.is_sealed(),
                 D::Kept => self.block.quotes(seq),
+                D::Removed => self.block.is_removed(self.block.row.loop_key, seq),
                 D::Truncated => false,
             },
             _ => false,
@@ -208,7 +209,9 @@ fn whole_ranges(block: &WholeBlock, others: &[CoverageRow]) -> Vec<CoverageRow> 
             |(key, seq): (LoopKey, u32)| key == row.loop_key && (first..=last).contains(&seq);
         let mut quotes = block.messages.iter().filter_map(BlockMessage::quoted);
         let mut row = *row;
-        if row.disposition == Disposition::Kept && quotes.any(is_quote) {
+        let is_removed =
+            row.disposition == Disposition::Removed && block.is_removed(row.loop_key, first);
+        if is_removed || row.disposition == Disposition::Kept && quotes.any(is_quote) {
             row.disposition = whole_as(block.row.kind);
         }
         match ranges.last_mut() {

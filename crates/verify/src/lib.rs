@@ -21,6 +21,7 @@ mod blocks;
 mod calls;
 mod coverage;
 mod cuts;
+mod edits;
 mod heads;
 mod loops;
 mod manifests;

@@ -83,6 +83,12 @@ pub struct Problem {
     pub detail: String,
 }
 
+/// Nearly no database has edits, and then the report says nothing of them.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// The number of rows checked, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -97,6 +103,9 @@ pub struct Checked {
     pub messages: u64,
     /// Compaction runs.
     pub runs: u64,
+    /// Edits of messages.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub edits: u64,
     /// Undos and redos.
     pub flips: u64,
     /// Pins, including pins that were removed.

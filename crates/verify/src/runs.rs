@@ -7,7 +7,7 @@ use loopstore::extend::{
 use super::report::{ProblemKind, Subject, short};
 use super::sessions::SessionScope;
 use super::verify::Verify;
-use super::{audit, sealed};
+use super::{audit, edits, sealed};
 
 /// Checks the runs of a session, and its undos and redos.
 pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
@@ -16,6 +16,7 @@ pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreR
     for key in runs.into_iter().flatten() {
         check_run(verify, scope, key)?;
     }
+    edits::check_counts(verify, scope)?;
     let flips = verify.scan.flip_keys(scope.key);
     let flips = verify.found.readable(&scope.place, flips)?;
     for key in flips.into_iter().flatten() {
@@ -74,7 +75,7 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut SessionScope, key: RunKey) -> 
         return Ok(());
     };
     let place = format!("{}, run {}", scope.place, row.run_id);
-    let blocks = verify.scan.block_digests(key);
+    let blocks = verify.scan.part_digests(key);
     let Some(blocks) = verify.found.readable(&place, blocks)? else {
         return Ok(());
     };
@@ -89,6 +90,7 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut SessionScope, key: RunKey) -> 
     check_point(verify, scope, &place, row.point)?;
     check_json(verify, &place, &row);
     check_blocks(verify, &place, &row)?;
+    edits::check(verify, scope, &place, &row)?;
     sealed::check(verify, scope, &place, &row)
 }
 

@@ -1,6 +1,6 @@
 //! Sessions, and the tree of their loops.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use loopstore::extend::{
     LoopKey, LoopRow, SessionKey, SessionRow, StoreResult, Tick, audit::AuditKind, digest,
@@ -31,6 +31,8 @@ pub(super) struct SessionScope {
     pub(super) sealed: BTreeSet<SealedPlace>,
     /// The compactions of providers that runs refer to.
     pub(super) recorded: BTreeSet<SealedPlace>,
+    /// The number of edits of each loop.
+    pub(super) edits: BTreeMap<LoopKey, u32>,
 }
 
 /// A message that contains the compaction of a provider.
@@ -80,6 +82,7 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
         audited: AuditedDigests::default(),
         sealed: BTreeSet::new(),
         recorded: BTreeSet::new(),
+        edits: BTreeMap::new(),
     };
     scope.audited = audit::session(verify, key, &scope.place)?;
     let loops = verify.scan.loop_keys(key);

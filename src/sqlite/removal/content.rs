@@ -89,7 +89,7 @@ const fn table(name: &'static str, key: &'static str, of_session: &'static str) 
 }
 
 /// The tables with rows of sessions, those that others refer to last.
-pub(super) const TABLES: [ContentTable; 24] = [
+pub(super) const TABLES: [ContentTable; 25] = [
     table(
         "manifests",
         "key",
@@ -110,6 +110,11 @@ pub(super) const TABLES: [ContentTable; 24] = [
         "SELECT t.loop FROM loops l JOIN leases t ON t.loop = l.key WHERE l.session = ?1",
     ),
     table("coverage", "id", of_blocks!("coverage")),
+    table(
+        "edits",
+        "id",
+        "SELECT e.id FROM loops l JOIN edits e ON e.loop = l.key WHERE l.session = ?1",
+    ),
     table("block_messages", "id", of_blocks!("block_messages")),
     table(
         "blocks",
@@ -161,7 +166,7 @@ const OTHERS: [&str; 12] = [
 ];
 
 /// Every column of text or bytes, and what it holds.
-pub(super) const COLUMNS: [(&str, &str, Holds); 122] = [
+pub(super) const COLUMNS: [(&str, &str, Holds); 127] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
     ("spent_keys", "name", Word),
@@ -238,11 +243,16 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 122] = [
     ("blocks", "shaping", JSON),
     ("blocks", "created_at", Word),
     ("blocks", "extra", META),
+    ("blocks", "edits", Word),
     ("blocks", "digest", Digest),
     ("block_messages", "salt", Digest),
     ("block_messages", "digest", Digest),
     ("block_messages", "head", Message),
     ("block_messages", "body", Message),
+    ("edits", "action", Word),
+    ("edits", "text", Content(TextForm::Edit)),
+    ("edits", "salt", Digest),
+    ("edits", "digest", Digest),
     ("coverage", "disposition", Word),
     ("imports", "format", Word),
     ("imports", "path", TEXT),

@@ -9,16 +9,19 @@ use rusqlite::params;
 
 use super::reader::{SqliteReader, packed};
 use super::scan::{owner_of, shower_of};
+use super::write::bind;
 use super::{SqliteStore, schema};
 use crate::model::Time;
 use crate::store::audit::{self, AuditEntry, DIGESTED};
 use crate::store::columns::Columns;
 use crate::store::error::{StoreError, StoreResult};
-use crate::store::mapping::signed;
+use crate::store::mapping::{EDIT_COLUMNS, edit_values, signed};
 use crate::store::removal::*;
-use crate::store::scan::{BlobOwner, MessagePlace, TextCell, TextForm};
+use crate::store::scan::{BlobOwner, MessagePlace, ScanEdits, TextCell, TextForm};
+use crate::store::values::BoundValue;
 use crate::store::{
-    BlockKey, BlockRow, ReadLoops, SessionKey, SourceKey, StoreWrite, StoredMessage,
+    BlockKey, BlockRow, EditRow, ReadLoops, RunKey, SessionKey, SourceKey, StoreWrite,
+    StoredMessage, digest,
 };
 use content::{ContentTable, TABLES, place_of};
 
@@ -240,7 +243,9 @@ impl ChangeTexts for SqliteReader<'_> {
         let mut all = TextsChanged::default();
         for table in &TABLES {
             let mut touched = BTreeSet::new();
-            for text in content::texts(table.name).filter(|(_, form)| *form != TextForm::Id) {
+            for text in content::texts(table.name)
+                .filter(|(_, form)| !matches!(form, TextForm::Edit | TextForm::Id))
+            {
                 let changed = self.change_column(table, text, session, change, &mut touched)?;
                 if changed > 0 {
                     all.counts.insert(place_of(table.name, text.0), changed);
@@ -304,6 +309,45 @@ impl RedactMessages for SqliteReader<'_> {
         quote: &StoredMessage,
     ) -> StoreResult<()> {
         self.update_message("block_messages", packed(block.0, ordinal), quote)
+    }
+
+    fn rewrite_edits(&mut self, run: RunKey, edits: &[EditRow]) -> StoreResult<()> {
+        self.check_row("runs", run.0)?;
+        let mut loops = BTreeSet::new();
+        for (edit, stored) in self.edits_and_digests(run)? {
+            loops.insert(edit.loop_key);
+            if digest::edit(&edit) != stored {
+                return Err(damaged("an edit of run", run.0));
+            }
+        }
+        let columns: Vec<&str> = EDIT_COLUMNS.split(',').map(str::trim).collect();
+        let set = (1..).zip(&columns);
+        let set: Vec<String> = set
+            .map(|(number, column)| format!("{column} = ?{number}"))
+            .collect();
+        let (set, id) = (set.join(", "), columns.len() + 1);
+        let sql = format!("UPDATE edits SET {set} WHERE id = ?{id}");
+        for (ordinal, edit) in (0u32..).zip(edits) {
+            let mut values = edit_values(edit)?;
+            values.push(BoundValue::Text(edit.text.as_deref()));
+            values.push(BoundValue::Integer(Some(packed(run.0, ordinal))));
+            self.run(&sql, bind(values))?;
+        }
+        let left = u32::try_from(edits.len()).unwrap_or(u32::MAX);
+        let ids = [packed(run.0, left), packed(run.0, u32::MAX)];
+        let fewer = self.run("DELETE FROM edits WHERE id BETWEEN ?1 AND ?2", ids)?;
+        let sql =
+            "UPDATE loops SET edits = (SELECT count(*) FROM edits WHERE loop = ?1) WHERE key = ?1";
+        for key in loops.iter().filter(|_| fewer > 0) {
+            self.run(sql, [key.0])?;
+        }
+        let sql = "UPDATE sessions SET edits = edits - ?2
+             WHERE key = (SELECT session FROM runs WHERE key = ?1)";
+        self.run(
+            sql,
+            params![run.0, i64::try_from(fewer).unwrap_or(i64::MAX)],
+        )?;
+        self.renew_row("runs", run.0)
     }
 
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()> {

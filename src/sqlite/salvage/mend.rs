@@ -175,6 +175,20 @@ impl Mender<'_> {
         }
         if let Removable::Run(RunKey(key)) = table {
             self.run("DELETE FROM blocks WHERE run = ?1", [key])?;
+            let edits = [packed(key, 0), packed(key, u32::MAX)];
+            self.run("DELETE FROM edits WHERE id BETWEEN ?1 AND ?2", edits)?;
+            self.run(
+                "UPDATE loops SET edits = (SELECT count(*) FROM edits e WHERE e.loop = loops.key)
+                 WHERE edits > 0",
+                [],
+            )?;
+            self.run(
+                "UPDATE sessions SET edits = (
+                     SELECT count(*) FROM edits e JOIN runs r ON r.key = e.id >> 32
+                     WHERE r.session = sessions.key
+                 ) WHERE edits > 0",
+                [],
+            )?;
         }
         self.run(sql, [key]).map(drop)
     }

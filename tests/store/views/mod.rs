@@ -9,7 +9,7 @@ mod stage;
 use stage::Stage;
 
 /// The promised columns, in order. New ones may only come after them.
-const CONTRACT: [(&str, &str); 16] = [
+const CONTRACT: [(&str, &str); 17] = [
     (
         "v_sessions",
         "session_id agent_id title created_at last_active_at current_loop_id loops turns messages
@@ -56,6 +56,11 @@ const CONTRACT: [(&str, &str); 16] = [
         "v_coverage",
         "session_id block_loop_id generation loop_id from_seq to_seq from_turn to_turn
          disposition",
+    ),
+    (
+        "v_edits",
+        "session_id run_id loop_id from_turn to_turn from_seq to_seq part action text tokens_before
+         tokens_after is_live created_at",
     ),
     (
         "v_pins",

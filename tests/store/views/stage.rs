@@ -330,6 +330,7 @@ impl BlockOf {
                         bytes: 100,
                         messages: 1,
                     },
+                    edits: Vec::new(),
                 },
                 tokens_covered: 100,
                 strategy: "digest".into(),

@@ -5,6 +5,7 @@
 //! position in the chain and loses its salt; the new content has a digest of its own. At the end, all stored
 //! content is searched for what was removed.
 
+mod edits;
 mod messages;
 mod report;
 mod sealed;
@@ -26,6 +27,7 @@ use loopstore_redact::{RedactionCounts, Redactor};
 
 use super::sizes::{Changes, SizeChange};
 use super::{files, leftovers, scrub};
+use edits::EditChanges;
 use messages::{RedactableText, check, for_each_message, forget_blobs, forget_blobs_of_block};
 use report::FindingList;
 use sealed::SealedDrops;
@@ -102,6 +104,7 @@ struct RedactWork<'a> {
     changes: Changes,
     /// Sealed content that is removed.
     sealed: SealedDrops,
+    edits: EditChanges,
     digests: Vec<MessageDigest>,
     /// Kept files that stay for other sessions.
     shared: Vec<SourceRow>,
@@ -126,6 +129,7 @@ impl<'a> RedactWork<'a> {
             counter,
             changes: Changes::default(),
             sealed: SealedDrops::default(),
+            edits: EditChanges::default(),
             digests: Vec::new(),
             shared: Vec::new(),
             findings: FindingList::default(),
@@ -186,7 +190,7 @@ impl<'a> RedactWork<'a> {
     fn redact_text(&mut self, cell: TextCell<'_>) -> Option<String> {
         match cell.form {
             TextForm::Text => self.redactor.text(cell.text),
-            TextForm::Json => self.redactor.json(cell.text),
+            TextForm::Json | TextForm::Edit => self.redactor.json(cell.text),
             TextForm::Meta => self.redactor.meta(cell.text),
             TextForm::AppendKey => self.redactor.append_key(cell.text),
             TextForm::Id => None,
@@ -234,8 +238,14 @@ impl<'a> RedactWork<'a> {
         }
         self.sealed.undo(write, key)?;
         self.changes.settle(write, self.counter, key)?;
-        let texts = write.change_texts(key, &mut |cell| Ok(self.redact_text(cell)))?;
+        let edited = self
+            .edits
+            .settle(write, self.counter, key, &mut self.redactor)?;
+        let mut texts = write.change_texts(key, &mut |cell| Ok(self.redact_text(cell)))?;
         self.add_counts();
+        if edited > 0 {
+            texts.counts.insert("edits.text", edited);
+        }
         let texts = texts.counts.into_iter();
         receipt.counts = texts
             .map(|(place, count)| (place.to_owned(), count))
@@ -362,6 +372,7 @@ impl<'a> RedactWork<'a> {
     ) -> StoreResult<()> {
         check(write, &target)?;
         let is_system = matches!(&new, AgentMessage::Extension(note) if note.kind == "system");
+        self.edits.note(target.place, &target.message, &new);
         let (stored, blobs) = codec::encode(new, self.counter)?;
         write.redact_message(target.place, &stored, receipt)?;
         if let MessagePlace::InLoop(key, seq) = target.place {

@@ -23,6 +23,7 @@ fn state_label(state: Option<TurnState>) -> (&'static str, &'static str) {
         Some(TurnState::Covered(D::Dropped)) => ("dropped", "×"),
         Some(TurnState::Covered(D::RolledUp)) => ("rolled up", "▲"),
         Some(TurnState::Covered(D::Sealed)) => ("sealed", "◆"),
+        Some(TurnState::Covered(D::Removed)) => ("removed", "·"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Copies of threads with compactions, and checkpoints of runs in many threads.
 
-use loopstore::{AsOf, Policy, SessionHandle};
+use loopstore::{AsOf, EditFilter, EditRequest, EditTarget, Policy, SessionHandle};
 use loopstore_verify::verify;
 
 use super::*;
@@ -64,6 +64,29 @@ fn a_copy_has_the_compactions_with_their_undos_and_says_the_same_as_of_then() {
         }
     }
     assert_eq!(state(&saver, "b039").len(), 40);
+    let report = verify(saver.store().database()).unwrap();
+    assert_eq!(report.problems, []);
+}
+
+#[test]
+fn a_copy_has_the_edits_with_their_undos() {
+    let saver = python();
+    compacted(&saver);
+    let source = handle(&saver, "t");
+    let before = shown(&source);
+    let old = EditFilter {
+        older_than: Some(2),
+        larger: Some(1_000),
+        ..EditFilter::default()
+    };
+    let request = EditRequest::clear([EditTarget::Matching(old)]);
+    assert!(!source.edit(&request).unwrap().edits.is_empty());
+    saver.copy_thread("t", "u").unwrap();
+    let copy = handle(&saver, "u");
+    assert_ne!(shown(&copy), before);
+    assert_eq!(shown(&copy), shown(&source));
+    copy.undo().unwrap();
+    assert_eq!(shown(&copy), before);
     let report = verify(saver.store().database()).unwrap();
     assert_eq!(report.problems, []);
 }

@@ -14,8 +14,9 @@ use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId};
 use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
-    self, BlockCore, BlockKey, BlockKind, BlockMessage, LoopKey, NewBlock, Section, StoreError,
-    StoreRead, StoreResult, StoredMessage, StoredMessageRef, Turns, codec,
+    self, BlockCore, BlockKey, BlockKind, BlockMessage, EditedMessage, LoopKey, MessageEdit,
+    NewBlock, Proof, Section, Size, StoreError, StoreRead, StoreResult, StoredMessage,
+    StoredMessageRef, Turns, codec,
 };
 
 /// Reads the context of a chain and, if requested, its composition.
@@ -319,6 +320,7 @@ impl Builder<'_> {
         let mut part: Option<Part> = None;
         let block = link.block.as_ref().map(|block| block.key);
         let read = self.read;
+        let edits = link.edits.as_deref().filter(|edits| edits.touches(&seqs));
         let proofs = self.with_outline || self.check;
         read.message_refs(link.row.key, seqs, proofs, &mut |row| {
             let Some(turn) = row.turn.filter(|_| row.message.role != Role::Extension) else {
@@ -328,6 +330,10 @@ impl Builder<'_> {
             if let Some(None) = other {
                 return Ok(ControlFlow::Continue(()));
             }
+            let edit = edits.and_then(|edits| edits.at(row.seq));
+            if let Some(MessageEdit::Removed) = edit {
+                return Ok(ControlFlow::Continue(()));
+            }
             let part = part.get_or_insert_with(|| self.part(link, section, turn));
             part.to_turn = turn;
             let place = MessageOrigin {
@@ -335,9 +341,12 @@ impl Builder<'_> {
                 seq: Some(row.seq),
                 turn: Some(turn),
             };
-            match other.flatten() {
-                Some(other) => self.push_own(link, part, other, place)?,
-                None => self.push(link, part, &row.message, place)?,
+            match (edit, other.flatten()) {
+                (Some(MessageEdit::Parts(edited)), _) => {
+                    self.push_edited(link, part, &row.message, (place, edited))?;
+                }
+                (_, Some(other)) => self.push_own(link, part, other, place)?,
+                (_, None) => self.push(link, part, &row.message, place)?,
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -355,11 +364,15 @@ impl Builder<'_> {
     ) -> StoreResult<()> {
         let mut part: Option<Part> = None;
         let read = self.read;
+        let edits = link.edits.as_deref().filter(|edits| edits.touches(&seqs));
         read.sizes(link.row.key, seqs, &mut |row| {
             let turn = row.turn.filter(|_| row.role != Role::Extension);
-            let tokens = match replaced.get(&row.seq) {
-                Some(other) => other.as_ref().map(|other| other.tokens),
-                None => Some(row.size.tokens),
+            let edit = edits.and_then(|edits| edits.at(row.seq));
+            let tokens = match (replaced.get(&row.seq), edit) {
+                (Some(None), _) | (_, Some(MessageEdit::Removed)) => None,
+                (_, Some(MessageEdit::Parts(edited))) => Some(edited.resized(row.size).tokens),
+                (Some(Some(other)), None) => Some(other.tokens),
+                (None, None) => Some(row.size.tokens),
             };
             if let (Some(turn), Some(tokens)) = (turn, tokens) {
                 let part = part.get_or_insert_with(|| self.part(link, section, turn));
@@ -394,6 +407,40 @@ impl Builder<'_> {
     ) -> StoreResult<()> {
         if self.note(link, part, stored, place)? {
             let message = store::decode_ref(self.read, stored)?;
+            self.context.messages.push(message);
+        }
+        Ok(())
+    }
+
+    /// Adds a message of the loop in the form that edits give it.
+    fn push_edited(
+        &mut self,
+        link: &ChainLink,
+        part: &mut Part,
+        stored: &StoredMessageRef<'_>,
+        (place, edited): (MessageOrigin, &EditedMessage),
+    ) -> StoreResult<()> {
+        if self.check && !codec::fits_digest(stored) {
+            return Err(not_its_digest(link, place));
+        }
+        let size = edited.resized(Size {
+            tokens: stored.tokens,
+            bytes: stored.bytes,
+            messages: 1,
+        });
+        let proof = stored.proof.map(|proof| Proof {
+            salt: None,
+            digest: edited.digest(&proof.digest),
+        });
+        let shown = StoredMessageRef {
+            tokens: size.tokens,
+            bytes: size.bytes,
+            proof,
+            ..*stored
+        };
+        if self.note(link, part, &shown, place)? {
+            let mut message = store::decode_ref(self.read, stored)?;
+            edited.apply(&mut message);
             self.context.messages.push(message);
         }
         Ok(())

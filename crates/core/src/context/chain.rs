@@ -12,11 +12,12 @@ use crate::compaction::plan::{
 };
 use crate::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
 use crate::model::{Message, Role, Turns};
+use crate::overlay::turn_seqs;
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, ChainView, depth_of};
 use crate::store::append::size_through;
 use crate::store::{
-    self, BlockCore, BlockKey, CallSite, LoopKey, NewBlock, SessionKey, Size, StoreError,
-    StoreRead, StoreResult,
+    self, BlockCore, BlockKey, CallSite, LiveEdits, LoopKey, MessageEdit, NewBlock, RunKey,
+    Section, SessionKey, Size, StoreError, StoreRead, StoreResult,
 };
 
 /// The loops of a chain from the first that may be in the context to the leaf.
@@ -85,8 +86,19 @@ impl Chain {
         view: ChainView,
         options: &BuildOptions,
     ) -> StoreResult<Self> {
-        let mut walk = ActiveBlocks::new(read, leaf, view);
-        let mut load = ChainLoader::new(read, view, Purpose::Build);
+        let walk = ActiveBlocks::new(read, leaf, view);
+        Self::load_active_along(read, session, walk, options)
+    }
+
+    /// Reads the chain of a walk as [`load_active`](Self::load_active) does.
+    pub fn load_active_along(
+        read: &dyn StoreRead,
+        session: SessionKey,
+        mut walk: ActiveBlocks<'_>,
+        options: &BuildOptions,
+    ) -> StoreResult<Self> {
+        let leaf = walk.leaf();
+        let mut load = ChainLoader::new(read, walk.view(), Purpose::Build);
         let settings = OnceCell::new();
         let mut begin = |walk: &mut ActiveBlocks<'_>| {
             let found = settings_on(walk, read, session, options)?;
@@ -126,6 +138,15 @@ impl Chain {
     pub fn active_blocks(&self) -> Vec<(LoopKey, Option<BlockKey>)> {
         let of = |link: &ChainLink| (link.row.key, link.block.as_ref().map(|block| block.key));
         self.links.iter().map(of).collect()
+    }
+
+    /// Returns the runs whose edits are live, loop by loop.
+    pub fn edit_runs(&self) -> Vec<(LoopKey, Vec<RunKey>)> {
+        let of = |link: &ChainLink| {
+            let edits = link.edits.as_ref()?;
+            Some((link.row.key, edits.runs().to_vec()))
+        };
+        self.links.iter().filter_map(of).collect()
     }
 
     /// Returns the chain with the hidden turns of the loops in `other`, since a loop without a new block stays
@@ -428,14 +449,81 @@ fn answers_others(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<bool> {
 
 /// Returns the size that a loop shows: its block and the tail, or the loop itself.
 fn shown_of(read: &dyn StoreRead, link: &ChainLink, view: ChainView) -> StoreResult<Size> {
-    match &link.block {
-        None => size_to(read, link, view),
+    let size = match &link.block {
+        None => size_to(read, link, view)?,
         Some(block) => {
             let mut size = block.size;
             size.add(tail_of(read, link, block, view)?);
-            Ok(size)
+            size
+        }
+    };
+    match &link.edits {
+        None => Ok(size),
+        Some(edits) => edited_size(read, link, edits, size),
+    }
+}
+
+/// Returns the size that a loop shows with its live edits, from the size that it would show without them.
+fn edited_size(
+    read: &dyn StoreRead,
+    link: &ChainLink,
+    edits: &LiveEdits,
+    mut size: Size,
+) -> StoreResult<Size> {
+    let key = link.row.key;
+    let Some(block) = &link.block else {
+        return edits.resized(read, key, &(0..link.end_seq), size);
+    };
+    if let Some(turns) = block.layout.first {
+        let seqs = turn_seqs(read, key, turns, block.through)?;
+        size = edits.resized(read, key, &seqs, size)?;
+    }
+    if let Some(turns) = block.layout.recent {
+        let seqs = turn_seqs(read, key, turns, block.through)?;
+        if edits.touches(&seqs) {
+            size = with_originals(read, block, edits, size)?;
+            size = edits.resized(read, key, &seqs, size)?;
         }
     }
+    edits.resized(read, key, &(block.through..link.end_seq), size)
+}
+
+/// Returns the size of a block if it showed the originals of edited messages that it shortens or drops: the size from
+/// which [`LiveEdits::resized`] counts. A message that a block drops is not shown whatever the edits, so its edited form
+/// is taken off.
+fn with_originals(
+    read: &dyn StoreRead,
+    block: &BlockCore,
+    edits: &LiveEdits,
+    mut size: Size,
+) -> StoreResult<Size> {
+    if block.key == BlockKey::default() {
+        // A block that is not written yet shortens no message with edits.
+        return Ok(size);
+    }
+    for message in read.block_messages(block.key)? {
+        let Some(seq) = message
+            .replaces
+            .filter(|_| message.section == Section::Recent)
+        else {
+            continue;
+        };
+        let Some(edit) = edits.at(seq) else { continue };
+        let original = scan(read, block.loop_key, seq..seq.saturating_add(1))?;
+        size.add(original);
+        match (message.body, edit) {
+            (Some(body), _) => {
+                size = size.without(Size {
+                    tokens: body.tokens,
+                    bytes: body.bytes,
+                    messages: 1,
+                });
+            }
+            (None, MessageEdit::Removed) => {}
+            (None, MessageEdit::Parts(edited)) => size = size.without(edited.resized(original)),
+        }
+    }
+    Ok(size)
 }
 
 /// Returns the size of everything of a loop that belongs to the chain.

@@ -2,8 +2,8 @@
 //!
 //! An agent builds a context before each model call, and most of it is the same as before the last call:
 //! final messages and blocks never change. So the context up to the last final message is kept, with the
-//! loops that it was built from, each with its active block. As long as the new chain begins with these,
-//! only later messages are read. Any other change (a compaction, an undo, another branch, a removal) shows
+//! loops that it was built from, each with its active block and its live edits. As long as the new chain begins with these,
+//! only later messages are read. Any other change (a compaction, an edit, an undo, another branch, a removal) shows
 //! in the chain or in the receipts, and the whole context is read again.
 
 use std::sync::Arc;
@@ -16,7 +16,9 @@ use super::{
 use crate::compaction::Budget;
 use crate::model::{LoopId, SealingProvider, SessionId};
 use crate::store::active_blocks::ChainLink;
-use crate::store::{self, BlockKey, LoopKey, SessionStore, StoreError, StoreRead, StoreResult};
+use crate::store::{
+    self, BlockKey, LoopKey, RunKey, SessionStore, StoreError, StoreRead, StoreResult,
+};
 
 /// A context that is kept between calls: unchanged parts are neither read nor parsed again. It belongs to
 /// one store, as keys are valid in one store only.
@@ -46,12 +48,14 @@ struct BuiltContext {
     last_receipt: i64,
 }
 
-/// The part of a loop that a context showed: its active block, and the messages before a sequence.
+/// The part of a loop that a context showed: its active block, its edits, and the messages before a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ShownLoop {
     loop_key: LoopKey,
     block: Option<BlockKey>,
     end_seq: u32,
+    /// The runs with live edits of its messages.
+    edits: Vec<RunKey>,
 }
 
 /// The beginning of a context that only a removal can change.
@@ -187,6 +191,10 @@ fn shown_loop(link: &ChainLink) -> ShownLoop {
         loop_key: link.row.key,
         block: link.block.as_ref().map(|block| block.key),
         end_seq: link.end_seq,
+        edits: link
+            .edits
+            .as_ref()
+            .map_or_else(Vec::new, |edits| edits.runs().to_vec()),
     }
 }
 

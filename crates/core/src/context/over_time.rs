@@ -46,6 +46,8 @@ const NEAR: usize = 16;
 /// ```
 pub struct SizesOverTime<'a> {
     read: &'a dyn StoreRead,
+    /// True if messages of the session have edits, which decide too which blocks are active.
+    is_edited: bool,
     /// The committed runs in the order of their ticks.
     runs: Vec<CommittedRun>,
     places: HashMap<RunKey, usize>,
@@ -58,7 +60,7 @@ struct CommittedRun {
     key: RunKey,
     point: Point,
     tick: Tick,
-    is_sealed: bool,
+    has_no_settings: bool,
     older_loops: Option<OlderLoops>,
     /// Oldest first.
     flips: Vec<FlipRow>,
@@ -113,7 +115,7 @@ impl<'a> SizesOverTime<'a> {
                     key: run.key,
                     point: run.point,
                     tick: run.tick,
-                    is_sealed: run.is_sealed,
+                    has_no_settings: run.has_no_settings,
                     older_loops: run.older_loops.parse().ok(),
                     flips: Vec::new(),
                 });
@@ -127,6 +129,7 @@ impl<'a> SizesOverTime<'a> {
         let places = runs.iter().enumerate().map(|(at, run)| (run.key, at));
         Ok(Self {
             read,
+            is_edited: read.edit_count(session)? > 0,
             places: places.collect(),
             runs,
             blocks: RefCell::default(),
@@ -148,6 +151,11 @@ impl<'a> SizesOverTime<'a> {
         let (config, window) = settings_of(self.read, newest, &BuildOptions::default())?;
         view.without_rollups |= config.older_loops == OlderLoops::Skip;
         let with_rollups = !view.without_rollups;
+        if self.is_edited {
+            let walk = ActiveBlocks::new(self.read, leaf.key, view);
+            let chain = Chain::load_along(self.read, walk, &config, &window, Purpose::Build)?;
+            return Ok((chain.size(), config.older_loops));
+        }
         let lookup = |key| self.active_block(leaf.key, (key, with_rollups), at);
         let walk = ActiveBlocks::new(self.read, leaf.key, view).with_lookup(&lookup);
         let chain = Chain::load_along(self.read, walk, &config, &window, Purpose::Build)?;
@@ -161,7 +169,7 @@ impl<'a> SizesOverTime<'a> {
         let until = self.runs.partition_point(|run| run.tick <= at);
         for place in (0..until).rev().take(NEAR) {
             let run = &self.runs[place];
-            if !run.is_sealed && run.is_live(&mut history.walk, at)? {
+            if !run.has_no_settings && run.is_live(&mut history.walk, at)? {
                 return Ok(Some(place));
             }
         }
@@ -176,7 +184,7 @@ impl<'a> SizesOverTime<'a> {
                     .runs
                     .iter()
                     .enumerate()
-                    .filter(|(_, run)| !run.is_sealed)
+                    .filter(|(_, run)| !run.has_no_settings)
                 {
                     run.changes(&mut history.walk, place, &mut changes)?;
                 }

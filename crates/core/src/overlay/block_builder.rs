@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
-use super::coverage::{OwnCoverage, dispositions};
-use super::pins::{PinnedMessage, cover_with_quotes, split_by_quotes};
+use super::coverage::{OwnCoverage, dispositions, rolled_up};
+use super::exceptions::{Exceptions, cover_with_exceptions, split_by_exceptions};
+use super::pins::PinnedMessage;
 use super::ranges::{size_of, through, turn_seqs};
 use crate::compaction::{Draft, Recent, Summary};
 use crate::model::{AgentMessage, Role, Size, Turns};
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
     Blob, BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition,
-    LoopKey, NewBlock, RunKey, Section, StoreError, StoreRead, StoreResult, StoredMessage, codec,
-    quote_body,
+    LiveEdits, LoopKey, NewBlock, RunKey, Section, StoreError, StoreRead, StoreResult,
+    StoredMessage, codec, quote_body,
 };
 use crate::tokens::TokenCounter;
 
@@ -36,6 +38,8 @@ pub struct BlockSpec {
     pub compacted_as: CompactedAs,
     /// The earlier loops that it covers whole, with the coverage of [`super::rolled_up`].
     pub rolled_up: Vec<CoverageRow>,
+    /// The live edits of these loops. Messages that they remove are covered as such.
+    pub edits: Vec<(LoopKey, Arc<LiveEdits>)>,
     /// The pinned messages of the chain. The block quotes the pinned messages that it hides after its summary.
     pub pins: Vec<PinnedMessage>,
     /// The tokens of all earlier loops that it replaces.
@@ -61,6 +65,7 @@ impl BlockSpec {
             },
             compacted_as: CompactedAs::Turns,
             rolled_up: Vec::new(),
+            edits: Vec::new(),
             pins: Vec::new(),
             tokens_before: 0,
             strategy: strategy.to_owned(),
@@ -68,6 +73,17 @@ impl BlockSpec {
             created_at: created_at.to_owned(),
             extra: None,
         }
+    }
+
+    /// Covers an earlier loop whole.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn roll_up(&mut self, read: &dyn StoreRead, link: &ChainLink) -> StoreResult<()> {
+        self.rolled_up.push(rolled_up(read, link)?);
+        let edits = link.edits.clone().map(|edits| (link.row.key, edits));
+        self.edits.extend(edits);
+        Ok(())
     }
 
     /// Builds the block from the stored rows of its loop. The generation and the run are assigned on
@@ -103,6 +119,7 @@ impl BlockSpec {
             coverage: OwnCoverage::new(loop_key),
             whole: whole_as(self.kind),
             quotes: &self.pins,
+            edits: link.edits.as_deref(),
         };
         if let Some(turns) = self.draft.first {
             sections.keep(turns)?;
@@ -125,6 +142,7 @@ impl BlockSpec {
                 layout,
                 through,
                 size: sections.size,
+                edits: Vec::new(),
             },
             tokens_covered: own.tokens.saturating_add(self.tokens_before),
             strategy: self.strategy,
@@ -135,7 +153,12 @@ impl BlockSpec {
         let mut coverage = Vec::with_capacity(self.rolled_up.len() + 3);
         for mut row in self.rolled_up {
             row.disposition = whole_as(self.kind);
-            coverage.extend(split_by_quotes(read, row, &self.pins)?);
+            let edits = self.edits.iter().find(|(key, _)| *key == row.loop_key);
+            let exceptions = Exceptions {
+                quotes: &self.pins,
+                edits: edits.map(|(_, edits)| &**edits),
+            };
+            coverage.extend(split_by_exceptions(read, row, exceptions)?);
         }
         coverage.extend(sections.coverage.finish(through));
         Ok(NewBlock {
@@ -173,6 +196,8 @@ struct Sections<'a> {
     whole: Disposition,
     /// The pinned messages that the summary hides.
     quotes: &'a [PinnedMessage],
+    /// The live edits of the loop.
+    edits: Option<&'a LiveEdits>,
 }
 
 impl Sections<'_> {
@@ -205,10 +230,9 @@ impl Sections<'_> {
                 body: Some(body),
             });
         }
-        let is_quoted = |turns: Turns| {
-            let here = |pin: &PinnedMessage| (turns.first..=turns.last).contains(&pin.turn);
-            let own = |pin: &&PinnedMessage| pin.loop_key == self.loop_key;
-            self.quotes.iter().filter(own).any(here)
+        let exceptions = Exceptions {
+            quotes: self.quotes,
+            edits: self.edits,
         };
         let ranges = match by {
             CompactedAs::Turns => dispositions(turns, &summary.turns),
@@ -220,14 +244,14 @@ impl Sections<'_> {
                 // Covered as if from another loop: with the notes before its first turn.
                 seqs.start = 0;
             }
-            if is_quoted(turns) {
+            if exceptions.are_in(self.loop_key, turns, &seqs) {
                 let row = CoverageRow {
                     loop_key: self.loop_key,
                     seqs: seqs.end.checked_sub(1).map(|last| (seqs.start, last)),
                     turns: Some((turns.first, turns.last)),
                     disposition,
                 };
-                cover_with_quotes(self.read, &mut self.coverage, &row, self.quotes)?;
+                cover_with_exceptions(self.read, &mut self.coverage, &row, exceptions)?;
                 continue;
             }
             self.coverage.add(turns, &seqs, disposition);
@@ -237,7 +261,14 @@ impl Sections<'_> {
 
     /// Shows turns unchanged except for the messages that are replaced or dropped.
     fn keep_recent(&mut self, recent: Recent) -> StoreResult<()> {
-        let Recent { turns, replaced } = recent;
+        let Recent {
+            turns,
+            mut replaced,
+        } = recent;
+        // A message with edits is shown as the edits say, and not shortened: no text is made of it.
+        if let Some(edits) = self.edits {
+            replaced.retain(|(seq, _)| edits.at(*seq).is_none());
+        }
         if replaced.is_empty() {
             return self.keep(turns);
         }

@@ -1,7 +1,6 @@
 //! The state of a chain before the compaction of another tool, or of a provider, is applied.
 
 use super::block_builder::BlockSpec;
-use super::coverage::rolled_up;
 use crate::model::Turns;
 use crate::store::active_blocks::{self, ChainLink, ChainView, depth_of};
 use crate::store::{LoopKey, StoreError, StoreRead, StoreResult};
@@ -72,7 +71,7 @@ impl ChainSnapshot {
             from = anchor + usize::from(gone);
         }
         for link in self.links[..at].iter().skip(from) {
-            spec.rolled_up.push(rolled_up(read, link)?);
+            spec.roll_up(read, link)?;
         }
         Ok(())
     }

@@ -105,7 +105,11 @@ pub fn message_count(
     within_turns: bool,
 ) -> StoreResult<u64> {
     use Disposition as D;
-    let is_part = within_turns || matches!(row.disposition, D::Kept | D::Truncated | D::Dropped);
+    let is_part = within_turns
+        || matches!(
+            row.disposition,
+            D::Kept | D::Truncated | D::Dropped | D::Removed
+        );
     match (row.seqs, row.turns) {
         (Some((first, last)), _) if is_part => {
             let (mut messages, seqs) = (0, first..last.saturating_add(1));

@@ -9,6 +9,7 @@
 pub mod block_builder;
 pub mod chain_snapshot;
 mod coverage;
+mod exceptions;
 pub mod foreign;
 pub mod imported;
 mod pins;
@@ -22,7 +23,7 @@ pub use chain_snapshot::ChainSnapshot;
 pub use coverage::{message_count, rolled_up};
 pub use imported::{ImportedCompaction, Replacement, summary_of};
 pub use pins::{ChainPins, PinnedMessage, quotes_of};
-pub use ranges::{size_of, through, turn_seqs};
-pub use run::{commit, next_round};
+pub use ranges::{shown_size_of, size_of, through, turn_seqs};
+pub use run::{begin_edits, commit, next_round};
 pub use sealed::{SealedRecord, has_originals};
 pub use turns::{StoreTurns, first_prompt};

@@ -6,12 +6,10 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::coverage::OwnCoverage;
 use crate::model::{Role, Turns};
 use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
-    BlockMessage, CoverageRow, Disposition, LoopKey, MessageSize, PinRow, SessionKey, StoreRead,
-    StoreResult,
+    BlockMessage, LoopKey, MessageSize, PinRow, SessionKey, StoreRead, StoreResult,
 };
 
 /// A pinned message of a chain.
@@ -78,6 +76,29 @@ impl ChainPins {
         }
         Ok(Self { messages, any })
     }
+
+    /// Leaves out the messages of which a live edit removes or replaces something: a pin does not bring their words
+    /// back.
+    pub fn without_rewritten(
+        mut self,
+        read: &dyn StoreRead,
+        session: SessionKey,
+        leaf: LoopKey,
+    ) -> StoreResult<Self> {
+        if self.messages.is_empty() || read.edit_count(session)? == 0 {
+            return Ok(self);
+        }
+        let mut chain = ActiveBlocks::new(read, leaf, ChainView::default());
+        let mut kept = Vec::with_capacity(self.messages.len());
+        for pin in self.messages {
+            let edits = chain.live_edits(pin.loop_key)?;
+            let only = pin.seq..pin.seq.saturating_add(1);
+            let is_rewritten = edits.is_some_and(|edits| edits.rewrites(&only));
+            kept.extend((!is_rewritten).then_some(pin));
+        }
+        self.messages = kept;
+        Ok(self)
+    }
 }
 
 /// Returns the messages that a block quotes.
@@ -110,55 +131,4 @@ fn turn_of(read: &dyn StoreRead, loop_key: LoopKey, seq: u32) -> StoreResult<Opt
         },
     )?;
     Ok(turn)
-}
-
-/// Covers the messages that a summary hides, one by one: quoted messages are kept.
-pub(super) fn cover_with_quotes(
-    read: &dyn StoreRead,
-    coverage: &mut OwnCoverage,
-    row: &CoverageRow,
-    quotes: &[PinnedMessage],
-) -> StoreResult<()> {
-    let (Some((first, last)), Some((section, _))) = (row.seqs, row.turns) else {
-        return Ok(());
-    };
-    let mut is_first = true;
-    read.sizes(
-        row.loop_key,
-        first..last.saturating_add(1),
-        &mut |message| {
-            let Some(turn) = message.turn.filter(|_| message.role != Role::Extension) else {
-                return Ok(ControlFlow::Continue(()));
-            };
-            let is_quoted = |pin: &PinnedMessage| pin.place() == (row.loop_key, message.seq);
-            let disposition = match quotes.iter().any(is_quoted) {
-                true => Disposition::Kept,
-                false => row.disposition,
-            };
-            if std::mem::take(&mut is_first) {
-                let seqs = first..message.seq.saturating_add(1);
-                coverage.add(Turns::only(turn), &seqs, disposition);
-            } else {
-                coverage.add_message((turn, message.seq), section, disposition);
-            }
-            Ok(ControlFlow::Continue(()))
-        },
-    )
-}
-
-/// Splits the coverage of a loop that the summary on another loop covers whole.
-pub(super) fn split_by_quotes(
-    read: &dyn StoreRead,
-    row: CoverageRow,
-    quotes: &[PinnedMessage],
-) -> StoreResult<Vec<CoverageRow>> {
-    let Some((_, last)) = row.seqs.filter(|_| {
-        let is_here = |pin: &PinnedMessage| pin.loop_key == row.loop_key;
-        quotes.iter().any(is_here)
-    }) else {
-        return Ok(vec![row]);
-    };
-    let mut coverage = OwnCoverage::new(row.loop_key);
-    cover_with_quotes(read, &mut coverage, &row, quotes)?;
-    Ok(coverage.finish(last.saturating_add(1)))
 }

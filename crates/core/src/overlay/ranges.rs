@@ -38,6 +38,19 @@ pub fn through(read: &dyn StoreRead, link: &ChainLink, turns: u32) -> StoreResul
     Ok(end)
 }
 
+/// Returns the size of some turns of a chain as contexts show their originals, with the live edits.
+pub fn shown_size_of(read: &dyn StoreRead, link: &ChainLink, turns: Turns) -> StoreResult<Size> {
+    let key = link.row.key;
+    let size = size_of(read, key, turns, link.end_of(turns.end()))?;
+    match &link.edits {
+        None => Ok(size),
+        Some(edits) => {
+            let seqs = turn_seqs(read, key, turns, link.end_seq)?;
+            edits.resized(read, key, &seqs, size)
+        }
+    }
+}
+
 /// Returns the size of some turns as they were appended; of the last turn only the messages before the
 /// sequence `end`, if given.
 pub fn size_of(

@@ -1,9 +1,12 @@
 //! The commit of a run with its blocks.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use crate::store::active_blocks::{ActiveBlocks, ChainView};
-use crate::store::{LoopKey, NewBlock, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite};
+use crate::store::{
+    EditRow, LoopKey, LoopRow, NewBlock, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite,
+};
 
 /// Returns the number of the next run from a leaf: one more than the committed runs of its chain.
 pub fn next_round(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> StoreResult<u32> {
@@ -13,6 +16,19 @@ pub fn next_round(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> S
         Ok(ControlFlow::Break(()))
     })?;
     Ok(round)
+}
+
+/// Returns the runs whose edits the text of a block is made with.
+fn edits_behind(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    owner: &LoopRow,
+    block: &NewBlock,
+) -> StoreResult<Vec<String>> {
+    let mut walk = ActiveBlocks::new(read, leaf, ChainView::default());
+    let own = walk.live_edits(owner.key)?;
+    let found = walk.edits_behind(owner.parent, &block.row.core, own.as_ref())?;
+    Ok(found.into_iter().collect())
 }
 
 /// Writes a run and its blocks at the session's next tick; returns the generations of the blocks. If the run is
@@ -33,6 +49,7 @@ pub fn commit(
     if was.is_none() {
         run.key = write.insert_run(&run)?;
     }
+    let is_edited = !blocks.is_empty() && write.edit_count(run.session)? > 0;
     let mut generations = Vec::with_capacity(blocks.len());
     for mut block in blocks {
         let mut owner = write.loop_by_key(block.row.loop_key)?;
@@ -42,10 +59,44 @@ pub fn commit(
         write.update_totals(&owner, &owner.progress)?;
         block.row.generation = owner.totals.generation;
         block.row.run = run.key;
+        if is_edited {
+            block.row.edits = edits_behind(write, run.point.loop_key, &owner, &block)?;
+        }
         generations.push(block.row.generation);
         write.insert_block(&block)?;
     }
     write.close_run(&run, was)?;
     write.touch_session(&(&session).into())?;
     Ok(generations)
+}
+
+/// Writes a run with edits at the session's next tick, and leaves it open: the caller closes it with the size of the
+/// context that the edits leave.
+///
+/// # Errors
+/// If the store fails.
+pub fn begin_edits(
+    write: &mut dyn StoreWrite,
+    run: &mut RunRow,
+    edits: &[EditRow],
+) -> StoreResult<()> {
+    let mut session = write.session_by_key(run.session)?;
+    session.tick += 1;
+    run.tick = session.tick;
+    run.key = write.insert_run(run)?;
+    let mut ends: BTreeMap<LoopKey, u32> = BTreeMap::new();
+    for edit in edits {
+        let end = ends.entry(edit.loop_key).or_default();
+        *end = (*end).max(edit.seqs.1.saturating_add(1));
+    }
+    for (key, end) in ends {
+        // An earlier loop may still run: edited messages must not be replaced any more.
+        let mut owner = write.loop_by_key(key)?;
+        if owner.totals.sealed_seq < end {
+            owner.totals.sealed_seq = end;
+            write.update_totals(&owner, &owner.progress)?;
+        }
+    }
+    write.insert_edits(run.key, edits)?;
+    write.touch_session(&(&session).into())
 }

@@ -1,13 +1,15 @@
 //! The turns of a stored loop, as a strategy reads them.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ranges::{size_of, turn_seqs};
 use crate::compaction::{LoopMessage, ReadError, StrategyError, TurnReader};
 use crate::model::{AgentMessage, Role, SessionId, Turns};
 use crate::store::{
-    self, BlockKey, LoopKey, Section, SessionStore, StoreError, StoreRead, StoreResult,
+    self, BlockKey, LiveEdits, LoopKey, MessageEdit, Section, SessionStore, StoreError, StoreRead,
+    StoreResult,
 };
 
 /// Reads one loop of a store; each call is a transaction of its own.
@@ -20,6 +22,8 @@ pub struct StoreTurns<'a> {
     part: Option<(u32, u32)>,
     /// The active block.
     before: Option<BlockKey>,
+    /// The live edits of the loop.
+    edits: Option<Arc<LiveEdits>>,
     bytes_read: AtomicU64,
 }
 
@@ -30,6 +34,7 @@ impl<'a> StoreTurns<'a> {
         through: u32,
         part: Option<(u32, u32)>,
         before: Option<BlockKey>,
+        edits: Option<Arc<LiveEdits>>,
     ) -> Self {
         let bytes_read = AtomicU64::default();
         Self {
@@ -38,6 +43,7 @@ impl<'a> StoreTurns<'a> {
             through,
             part,
             before,
+            edits,
             bytes_read,
         }
     }
@@ -77,7 +83,14 @@ impl TurnReader for StoreTurns<'_> {
     fn tokens(&self, turns: Turns) -> Result<u64, ReadError> {
         let part = self.part.filter(|(all, _)| *all == turns.end());
         let end = part.map(|(_, end)| end);
-        self.read(|read| Ok(size_of(read, self.loop_key, turns, end)?.tokens))
+        self.read(|read| {
+            let size = size_of(read, self.loop_key, turns, end)?;
+            let Some(edits) = &self.edits else {
+                return Ok(size.tokens);
+            };
+            let seqs = turn_seqs(read, self.loop_key, turns, self.through)?;
+            Ok(edits.resized(read, self.loop_key, &seqs, size)?.tokens)
+        })
     }
 
     fn messages(&self, turns: Turns) -> Result<Vec<LoopMessage>, ReadError> {
@@ -86,8 +99,15 @@ impl TurnReader for StoreTurns<'_> {
             let seqs = turn_seqs(read, self.loop_key, turns, self.through)?;
             read.messages(self.loop_key, seqs, &mut |row| {
                 self.count_read(row.body.bytes);
+                let edit = self.edits.as_ref().and_then(|edits| edits.at(row.seq));
+                if edit == Some(MessageEdit::Removed) {
+                    return Ok(ControlFlow::Continue(()));
+                }
                 if let (Some(turn), true) = (row.turn, row.body.role != Role::Extension) {
-                    let message = store::decode(read, row.body)?;
+                    let mut message = store::decode(read, row.body)?;
+                    if let Some(MessageEdit::Parts(edited)) = edit {
+                        edited.apply(&mut message);
+                    }
                     found.push(LoopMessage {
                         turn,
                         seq: row.seq,
@@ -100,13 +120,16 @@ impl TurnReader for StoreTurns<'_> {
         })
     }
 
-    /// Reads the long results only, which the stored counts of lines identify.
+    /// Reads the long results only, which the stored counts of lines identify. A result with edits is shown as the edits
+    /// say, and not cut.
     fn long_results(&self, turns: Turns, max_lines: usize) -> Result<Vec<LoopMessage>, ReadError> {
         self.read(|read| {
             let seqs = turn_seqs(read, self.loop_key, turns, self.through)?;
             let mut long = Vec::new();
             read.sizes(self.loop_key, seqs, &mut |size| {
-                if size.lines.is_some_and(|lines| lines as usize > max_lines) {
+                let is_edited =
+                    (self.edits.as_ref()).is_some_and(|edits| edits.at(size.seq).is_some());
+                if !is_edited && size.lines.is_some_and(|lines| lines as usize > max_lines) {
                     long.push(size.seq);
                 }
                 Ok(ControlFlow::Continue(()))
@@ -118,7 +141,8 @@ impl TurnReader for StoreTurns<'_> {
 
     fn first_prompt(&self) -> Result<Option<AgentMessage>, ReadError> {
         self.read(|read| {
-            let prompt = first_prompt(read, self.loop_key, self.through)?;
+            let edits = self.edits.as_deref();
+            let prompt = first_prompt(read, self.loop_key, self.through, edits)?;
             if let Some((_, bytes)) = &prompt {
                 self.count_read(*bytes);
             }
@@ -149,12 +173,13 @@ impl TurnReader for StoreTurns<'_> {
     }
 }
 
-/// Returns the first prompt of a loop before the sequence `through`, and its bytes. A prompt without a text
-/// does not count.
+/// Returns the first prompt of a loop before the sequence `through`, as the edits show it, and its bytes. A prompt
+/// without a text does not count, nor one that the edits remove.
 pub fn first_prompt(
     read: &dyn StoreRead,
     loop_key: LoopKey,
     through: u32,
+    edits: Option<&LiveEdits>,
 ) -> StoreResult<Option<(AgentMessage, u64)>> {
     let mut next = 0;
     loop {
@@ -168,10 +193,18 @@ pub fn first_prompt(
         })?;
         let Some(seq) = seq else { return Ok(None) };
         next = seq.saturating_add(1);
+        let edit = edits.and_then(|edits| edits.at(seq));
+        if edit == Some(MessageEdit::Removed) {
+            continue;
+        }
         let mut found = None;
         read.messages(loop_key, seq..next, &mut |row| {
             let bytes = row.body.bytes;
-            found = Some((store::decode(read, row.body)?, bytes));
+            let mut message = store::decode(read, row.body)?;
+            if let Some(MessageEdit::Parts(edited)) = edit {
+                edited.apply(&mut message);
+            }
+            found = Some((message, bytes));
             Ok(ControlFlow::Break(()))
         })?;
         let has_prompt = |(message, _): &(AgentMessage, u64)| {

@@ -4,17 +4,28 @@
 //! beyond the chain's cut when the run or flip was made. A run is *live* if it committed and the last of its flips
 //! that count is not an undo. The active block of a loop is the newest generation whose run counts and is live. Seen
 //! from the leaf, the first active rollup covers every loop before its own.
+//!
+//! A block whose text hides messages is active only with the edits that it was made with: those of the runs in
+//! [`BlockCore::edits`]. If a message that the text hides was removed or replaced since, or if that was undone, the next
+//! older generation is tried, as if the run of the block did not count.
+
+mod edits;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::append::size_within;
 use super::error::StoreResult;
+use super::live_edits::LiveEdits;
 use super::rows::{
     BlockCore, BlockKind, Cut, FlipRow, Generation, LoopCore, Outcome, Point, RunKey, RunRow, Size,
 };
 use super::{LoopKey, LoopWithBlock, RunSummary, SessionKey, StoreRead, Tick};
+
 use crate::model::{Message, Role, SealingProvider};
+
+pub use edits::PendingEdits;
 
 /// The conditions under which a chain is read: the moment, the provider, and the blocks that may be active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +61,8 @@ pub struct ChainLink {
     pub is_part: bool,
     /// The active block.
     pub block: Option<BlockCore>,
+    /// The live edits of its messages.
+    pub edits: Option<Arc<LiveEdits>>,
 }
 
 impl ChainLink {
@@ -97,6 +110,8 @@ pub struct ActiveBlocks<'a> {
     instead: HashMap<LoopKey, BlockCore>,
     /// The source of the active blocks, if they are known without reading runs.
     lookup: Option<BlockLookup<'a>>,
+    /// Edits that the walk treats as live already.
+    pending: Option<PendingEdits<'a>>,
 }
 
 impl<'a> ActiveBlocks<'a> {
@@ -112,6 +127,7 @@ impl<'a> ActiveBlocks<'a> {
             live: HashMap::new(),
             instead: HashMap::new(),
             lookup: None,
+            pending: None,
         }
     }
 
@@ -120,6 +136,13 @@ impl<'a> ActiveBlocks<'a> {
     pub(crate) fn with_lookup(mut self, lookup: BlockLookup<'a>) -> Self {
         self.view.raw = true;
         self.lookup = Some(lookup);
+        self
+    }
+
+    /// Returns the same walk, with these edits live.
+    #[must_use]
+    pub fn with_pending(mut self, pending: Option<PendingEdits<'a>>) -> Self {
+        self.pending = pending;
         self
     }
 
@@ -214,6 +237,10 @@ impl<'a> ActiveBlocks<'a> {
             newest,
             is_disputed,
         } = found;
+        let edits = match row.edits > 0 {
+            true => self.live_edits(row.key)?.map(Arc::new),
+            false => None,
+        };
         let block = match (self.instead.get(&row.key).cloned(), newest) {
             (Some(block), _) => Some(block),
             (None, _) if self.view.raw => match self.lookup {
@@ -223,7 +250,7 @@ impl<'a> ActiveBlocks<'a> {
             (None, None) if !is_disputed => None,
             // Nearly always the newest block is active, and its run was never flipped.
             (None, Some(newest)) if self.applies(&newest)? => Some(newest.block),
-            (None, _) => self.block_of(row.key)?,
+            (None, _) => self.block_of(&row, edits.as_deref())?,
         };
         let turns = cut.turns().min(row.totals.turns);
         let mut link = ChainLink {
@@ -237,6 +264,7 @@ impl<'a> ActiveBlocks<'a> {
             is_part: cut.part.is_some(),
             row,
             block,
+            edits,
         };
         if let Some(last) = cut.part {
             link.end_seq = last.saturating_add(1);
@@ -292,11 +320,18 @@ impl<'a> ActiveBlocks<'a> {
         Ok(then && wanted && self.counts(generation.point)?)
     }
 
-    fn block_of(&mut self, loop_key: LoopKey) -> StoreResult<Option<BlockCore>> {
+    fn block_of(
+        &mut self,
+        row: &LoopCore,
+        edits: Option<&LiveEdits>,
+    ) -> StoreResult<Option<BlockCore>> {
         let mut found = None;
         let read = self.read;
-        read.generations(loop_key, &mut |generation| {
-            if self.applies(&generation)? && self.is_live(generation.block.run)? {
+        read.generations(row.key, &mut |generation| {
+            if self.applies(&generation)?
+                && self.is_live(generation.block.run)?
+                && self.has_its_edits(row, &generation.block, edits)?
+            {
                 found = Some(generation.block);
                 return Ok(ControlFlow::Break(()));
             }
@@ -419,7 +454,7 @@ impl<'a> ActiveBlocks<'a> {
     ) -> StoreResult<Option<T>> {
         let mut newest = None;
         self.run_summaries(session, &mut |walk, run| {
-            if !run.is_sealed && (!run.is_flipped || walk.is_live(run.key)?) {
+            if !run.has_no_settings && (!run.is_flipped || walk.is_live(run.key)?) {
                 newest = Some(look(run));
                 return Ok(ControlFlow::Break(()));
             }

@@ -162,7 +162,7 @@ pub fn stored_entries(scan: &dyn StoreScan, session: SessionKey) -> StoreResult<
         let (row, stored) = scan.run_and_digest(key)?;
         let digest = match stored {
             Some(digest) => digest,
-            None => digest::run(&row, &scan.block_digests(key)?),
+            None => digest::run(&row, &scan.part_digests(key)?),
         };
         moments.push((row.tick, AuditEntry::new(AuditKind::Run, digest)));
     }
@@ -247,7 +247,7 @@ pub fn row_digest(scan: &dyn StoreScan, table: &str, key: i64) -> StoreResult<Ro
     match table {
         "runs" => {
             let (row, stored) = scan.run_and_digest(RunKey(key))?;
-            let derived = digest::run(&row, &scan.block_digests(row.key)?);
+            let derived = digest::run(&row, &scan.part_digests(row.key)?);
             Ok(row_digest(
                 row.session,
                 (stored.unwrap_or(derived), derived),

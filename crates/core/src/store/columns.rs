@@ -140,6 +140,7 @@ column_values! {
     Author: integer, column, number => author_from_number(number)?;
     Outcome: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
     BlockKind: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
+    crate::model::EditAction: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
     Disposition: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
     super::audit::AuditKind: text, column, word => Self::from_word(word).ok_or_else(|| damaged(word))?;
 }

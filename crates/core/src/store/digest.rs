@@ -7,8 +7,8 @@
 use sha2::{Digest as _, Sha256};
 
 use super::rows::{
-    BlockMessage, BlockRow, CoverageRow, FlipRow, HideRow, ImportNote, ManifestRow, PinRow, RunRow,
-    Section, Size, Turns,
+    BlockMessage, BlockRow, CoverageRow, EditRow, FlipRow, HideRow, ImportNote, ManifestRow,
+    PinRow, RunRow, Section, Size, Turns,
 };
 
 pub(super) struct FieldDigest(Sha256);
@@ -63,8 +63,8 @@ impl FieldDigest {
     }
 }
 
-/// Returns the digest of a run and of the digests of its blocks, in the order of their keys.
-pub fn run(row: &RunRow, blocks: &[[u8; 32]]) -> [u8; 32] {
+/// Returns the digest of a run and of the digests of its blocks, in the order of their keys, and of its edits.
+pub fn run(row: &RunRow, parts: &[[u8; 32]]) -> [u8; 32] {
     let mut fields = FieldDigest::new("run");
     fields.text(&row.run_id);
     fields.number(row.session.0);
@@ -90,9 +90,9 @@ pub fn run(row: &RunRow, blocks: &[[u8; 32]]) -> [u8; 32] {
     fields.maybe(row.record.as_deref());
     fields.maybe(row.events.as_deref());
     fields.maybe(row.reached.as_deref());
-    fields.count(blocks.len() as u64);
-    for block in blocks {
-        fields.bytes(block);
+    fields.count(parts.len() as u64);
+    for part in parts {
+        fields.bytes(part);
     }
     fields.finish()
 }
@@ -168,6 +168,22 @@ pub fn manifest(row: &ManifestRow) -> [u8; 32] {
     fields.finish()
 }
 
+/// Returns the digest of an edit.
+pub fn edit(row: &EditRow) -> [u8; 32] {
+    let mut fields = FieldDigest::new("edit");
+    fields.bytes(&row.salt);
+    fields.number(row.loop_key.0);
+    fields.pair(Some(row.seqs));
+    fields.pair(row.part.map(|part| (part.number, part.of)));
+    fields.text(row.action.as_str());
+    fields.maybe(row.text.as_deref());
+    for size in [row.before, row.after] {
+        fields.count(size.bytes);
+        fields.count(size.messages);
+    }
+    fields.finish()
+}
+
 /// Returns the digest of a block, its coverage and its messages.
 pub fn block(row: &BlockRow, messages: &[BlockMessage], coverage: &[CoverageRow]) -> [u8; 32] {
     let mut fields = FieldDigest::new("block");
@@ -186,6 +202,10 @@ pub fn block(row: &BlockRow, messages: &[BlockMessage], coverage: &[CoverageRow]
     fields.text(&row.shaping);
     fields.text(&row.created_at);
     fields.maybe(row.extra.as_deref());
+    fields.count(row.edits.len() as u64);
+    for run in &row.edits {
+        fields.text(run);
+    }
     fields.count(messages.len() as u64);
     for message in messages {
         fields.count(u64::from(message.section == Section::Recent));

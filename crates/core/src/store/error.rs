@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::edit_refusal::EditRefusal;
+
 /// The driver's own error, behind `source()`.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -288,6 +290,9 @@ pub enum StoreError {
         /// A few of these ids.
         ids: Vec<String>,
     },
+    /// An edit cannot be made.
+    #[error(transparent)]
+    EditRefused(#[from] EditRefusal),
     /// The request itself is wrong.
     #[error("{0}")]
     Invalid(String),

@@ -21,6 +21,9 @@ pub mod counter_choice;
 #[doc(hidden)]
 pub mod database;
 pub mod digest;
+mod edit_refusal;
+#[doc(hidden)]
+pub mod edit_sizes;
 #[doc(hidden)]
 pub mod encoded;
 #[doc(hidden)]
@@ -33,6 +36,7 @@ pub mod key;
 pub mod lease;
 #[doc(hidden)]
 pub mod listing;
+pub mod live_edits;
 pub mod lookup;
 #[doc(hidden)]
 pub mod mapping;
@@ -65,12 +69,14 @@ pub mod values;
 pub mod write;
 
 pub use database::{Database, RecountWork, ScanWork};
+pub use edit_refusal::EditRefusal;
 #[doc(hidden)]
 pub use error::key_taken;
 pub use error::{Cause, OpenError, StoreError, StoreResult};
 pub use key::{Key, KeyError};
 pub use lease::{Lease, LeaseGuard, LeaseRow};
 pub use listing::{SessionCursor, SessionFilter, SessionView};
+pub use live_edits::{EditedMessage, LiveEdits, MessageEdit};
 pub use query::{QueryLimits, QueryRows, Record};
 #[doc(hidden)]
 pub use quotes::check_quoted;

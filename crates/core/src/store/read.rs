@@ -217,7 +217,8 @@ pub trait ReadRuns {
                 round: run.round,
                 is_committed: run.outcome == Outcome::Committed,
                 is_flipped: !self.flips(run.key)?.is_empty(),
-                is_sealed: SealingProvider::of_strategy(&run.strategy).is_some(),
+                has_no_settings: run.is_edit()
+                    || SealingProvider::of_strategy(&run.strategy).is_some(),
                 older_loops: &run.older_loops,
             })
         })
@@ -225,6 +226,19 @@ pub trait ReadRuns {
 
     /// Returns the undos and redos of a run in order.
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>>;
+}
+
+/// Reads edits.
+pub trait ReadEdits {
+    /// Returns the number of edits of a session, whatever their runs.
+    fn edit_count(&self, session: SessionKey) -> StoreResult<u64>;
+
+    /// Visits the edits of committed runs whose messages belong to the loop, in the order of the runs' ticks, then in
+    /// their own; must stop when `visit` breaks.
+    fn edits_of_loop(&self, loop_key: LoopKey, visit: &mut Visit<'_, RunEdit>) -> StoreResult<()>;
+
+    /// Returns the edits of a run in order.
+    fn edits_of_run(&self, run: RunKey) -> StoreResult<Vec<EditRow>>;
 }
 
 /// Reads pins.
@@ -394,6 +408,7 @@ pub trait StoreRead:
     + ReadMessages
     + ReadBlobs
     + ReadRuns
+    + ReadEdits
     + ReadPins
     + ReadHides
     + ReadBlocks

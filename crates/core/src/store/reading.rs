@@ -108,8 +108,9 @@ pub struct RunSummary<'a> {
     pub is_committed: bool,
     /// True if the run was ever undone or redone.
     pub is_flipped: bool,
-    /// True if the run is a compaction that only its provider can read.
-    pub is_sealed: bool,
+    /// True if the run says nothing about how contexts are built: a compaction that only its provider can read, or
+    /// edits.
+    pub has_no_settings: bool,
     /// `skip` or `rollup`.
     pub older_loops: &'a str,
 }

@@ -8,7 +8,9 @@
 
 use super::packs::Pack;
 use super::scan::{BlobOwner, MessagePlace, StoreScan, TextCell};
-use super::{BlockKey, BlockRow, LoopKey, SessionKey, SourceKey, StoreResult, StoredMessage};
+use super::{
+    BlockKey, BlockRow, EditRow, LoopKey, RunKey, SessionKey, SourceKey, StoreResult, StoredMessage,
+};
 
 /// Texts that were changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +75,7 @@ pub trait RemoveSessions {
 
 /// Changes texts that are not messages.
 pub trait ChangeTexts {
-    /// Replaces the texts, except ids, for which `change` returns another one, and derives their digests again.
+    /// Replaces the texts, except ids and the texts of edits, for which `change` returns another one, and derives their digests again.
     /// Fails if such a digest did not match before.
     fn change_texts(
         &mut self,
@@ -103,6 +105,10 @@ pub trait RedactMessages {
         ordinal: u32,
         quote: &StoredMessage,
     ) -> StoreResult<()>;
+
+    /// Writes the edits of a run again: their texts, sizes, salts and positions. `edits` are those that stay, in their
+    /// order; the others are deleted. Derives the digests again. Fails if one did not match before.
+    fn rewrite_edits(&mut self, run: RunKey, edits: &[EditRow]) -> StoreResult<()>;
 
     /// Writes the sizes of a block and derives its digest again. Fails if the digest did not match before.
     fn resize_block(&mut self, block: &BlockRow) -> StoreResult<()>;

@@ -1,6 +1,7 @@
 //! The rows of the tables, as plain values. Keys are a backend's own integers.
 
 mod blocks;
+mod edits;
 mod loop_meta;
 mod loops;
 mod messages;
@@ -10,6 +11,7 @@ mod sessions;
 mod sources;
 
 pub use blocks::*;
+pub use edits::*;
 pub use loop_meta::*;
 pub use loops::*;
 pub use messages::*;

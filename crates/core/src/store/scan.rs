@@ -9,9 +9,9 @@ use super::audit::AuditChain;
 use super::error::StoreResult;
 use super::packs::PackRow;
 use super::rows::{
-    BlockKey, BlockRow, FlipKey, FlipRow, HideKey, HideRow, ImportNote, LoopKey, ManifestKey,
-    ManifestRow, PinKey, PinRow, Redaction, RunKey, RunRow, SessionKey, SourceKey, SourceRow,
-    StoredBlob,
+    BlockKey, BlockRow, EditRow, FlipKey, FlipRow, HideKey, HideRow, ImportNote, LoopKey,
+    ManifestKey, ManifestRow, PinKey, PinRow, Redaction, RunKey, RunRow, SessionKey, SourceKey,
+    SourceRow, StoredBlob,
 };
 use super::{ReceiptRow, StoreRead};
 
@@ -48,6 +48,8 @@ pub enum TextForm {
     /// As the key of an append: a key with a secret is replaced whole, by a digest under which the append is
     /// found again.
     AppendKey,
+    /// The text of an edit, JSON if it is the arguments of a call. It is changed with its edit.
+    Edit,
     /// Not redacted: an id.
     Id,
 }
@@ -126,14 +128,20 @@ pub trait ScanRuns {
     /// Returns a run and its stored digest; the digest is `None` while the run is open.
     fn run_and_digest(&self, key: RunKey) -> StoreResult<(RunRow, Option<[u8; 32]>)>;
 
-    /// Returns the stored digests of a run's blocks, in the order of their keys.
-    fn block_digests(&self, run: RunKey) -> StoreResult<Vec<[u8; 32]>>;
+    /// Returns the stored digests of a run's blocks, in the order of their keys, then those of its edits in order.
+    fn part_digests(&self, run: RunKey) -> StoreResult<Vec<[u8; 32]>>;
 
     /// Returns the keys of a session's undos and redos in order.
     fn flip_keys(&self, session: SessionKey) -> StoreResult<Vec<FlipKey>>;
 
     /// Returns an undo or redo and its stored digest.
     fn flip_and_digest(&self, key: FlipKey) -> StoreResult<(FlipRow, [u8; 32])>;
+}
+
+/// Reads all rows of edits.
+pub trait ScanEdits {
+    /// Returns the edits of a run in order, each with its stored digest.
+    fn edits_and_digests(&self, run: RunKey) -> StoreResult<Vec<(EditRow, [u8; 32])>>;
 }
 
 /// Reads all rows of pins.
@@ -235,6 +243,7 @@ pub trait StoreScan:
     + ScanMessages
     + ScanBlobs
     + ScanRuns
+    + ScanEdits
     + ScanPins
     + ScanHides
     + ScanBlocks

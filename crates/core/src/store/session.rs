@@ -353,6 +353,7 @@ pub(crate) fn add_loop_to(
             parent_seq: cut.1,
             status: record.status.clone(),
             totals: LoopTotals::default(),
+            edits: 0,
         },
         parent_loop_id: record.parent_loop_id.clone(),
         kind: String::new(),

@@ -96,6 +96,13 @@ pub trait WriteRuns {
     fn insert_flip(&mut self, session: SessionKey, row: &FlipRow) -> StoreResult<()>;
 }
 
+/// Writes edits.
+pub trait WriteEdits {
+    /// Adds edits to an open run, in this order, and counts them for their loops and for the session. Fails if the
+    /// run is closed, or if a loop is in another session.
+    fn insert_edits(&mut self, run: RunKey, edits: &[EditRow]) -> StoreResult<()>;
+}
+
 /// Writes pins.
 pub trait WritePins {
     /// Adds a row that pins or unpins a message.
@@ -220,6 +227,7 @@ pub trait StoreWrite:
     + WriteTurns
     + WriteMessages
     + WriteRuns
+    + WriteEdits
     + WritePins
     + WriteHides
     + WriteBlocks

@@ -40,6 +40,8 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
     let first: String = first.unwrap().get(0);
     let of = PinRef::message(first.as_str(), 0, 0);
     let session = SessionId::new("s").unwrap();
+    let edits = EditRequest::remove([EditTarget::Message(LoopId::of(first.as_str()), 1, 3)]);
+    edit(&store, &session, &edits).unwrap();
     pin(&store, &session, &PinRequest { of, leaf: None }).unwrap();
     for sql in [
         "UPDATE messages SET head = 'x' WHERE seq = 0",
@@ -67,6 +69,13 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
         "DELETE FROM blocks",
         "UPDATE block_messages SET head = 'x'",
         "DELETE FROM block_messages",
+        "UPDATE edits SET text = 'x'",
+        "DELETE FROM edits",
+        "TRUNCATE edits",
+        "UPDATE loops SET edits = 0",
+        "INSERT INTO edits SELECT session, run, ordinal + 90, loop, from_seq, to_seq, part, parts, action,
+             text, escaped, tokens_before, tokens_after, bytes_before, bytes_after, messages, salt, digest
+             FROM edits",
         "UPDATE coverage SET disposition = 'kept'",
         "DELETE FROM coverage",
         "UPDATE audit SET digest = ''",

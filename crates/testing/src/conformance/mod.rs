@@ -31,6 +31,7 @@ use tempfile::TempDir;
 pub mod archive;
 pub mod blocks;
 pub mod compaction;
+pub mod edits;
 pub mod entries;
 pub mod hidden;
 pub mod index;
@@ -43,6 +44,7 @@ pub mod parts;
 pub mod pins;
 pub mod quoted;
 pub mod redacted;
+pub mod redacted_edits;
 pub mod sealed;
 pub mod sealed_runs;
 pub mod session_rows;
@@ -205,6 +207,28 @@ macro_rules! conformance {
                     what_cannot_be_hidden_is_refused,
                     a_hidden_session_can_be_erased_and_pruned,
                     a_copy_follows_what_was_hidden,
+                }
+                edits: {
+                    a_removed_message_goes_with_its_pair_and_comes_back,
+                    a_cleared_result_shows_its_size_and_the_way_to_it,
+                    a_replaced_text_is_shown_in_its_place,
+                    edits_of_two_runs_combine_and_each_comes_back_alone,
+                    a_context_as_of_before_an_edit_does_not_have_it,
+                    a_fork_before_an_edit_does_not_have_it,
+                    a_summary_made_from_a_removed_message_is_not_shown,
+                    coverage_says_what_was_removed_before_a_summary,
+                    edits_apply_to_what_a_block_keeps,
+                    a_kept_context_follows_edits,
+                    a_commit_after_an_edit_is_a_conflict,
+                    a_manifest_of_a_context_with_edits_is_derived_again,
+                    a_closed_run_takes_no_edits,
+                    what_cannot_be_edited_is_refused,
+                    a_context_is_never_emptied,
+                    an_edit_takes_bound_thinking_with_it,
+                    contexts_of_random_histories_equal_the_models,
+                }
+                redacted_edits: {
+                    a_redaction_reaches_the_texts_and_the_sizes_of_edits,
                 }
                 pins: {
                     an_archived_session_shows_its_quotes,

@@ -72,6 +72,7 @@ impl SessionTarget<'_> {
                 layout: line.layout(),
                 through: line.through,
                 size: line.size.into(),
+                edits: line.edits.clone(),
             },
             tokens_covered: line.tokens_covered,
             strategy: line.strategy.clone(),

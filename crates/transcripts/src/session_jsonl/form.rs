@@ -1,7 +1,7 @@
 //! The lines: one record each, with public ids in place of the keys of a database.
 //!
 //! The line of a session comes first, then each loop with its turns, messages, notes and calls, then each run with its
-//! blocks and flips, the pins, the hides, the manifests, and the end. Stored JSON is included unchanged; digests that
+//! blocks, edits and flips, the pins, the hides, the manifests, and the end. Stored JSON is included unchanged; digests that
 //! include keys of a database are left out and recomputed.
 
 // The fields are named as in the JSON.
@@ -13,7 +13,7 @@ use loopstore::extend::{
     BlockKind, BlockRow, CoverageRow, Disposition, Layout, Outcome, Size, StoreError, StoreResult,
     Turns,
 };
-use loopstore::model::{LoopId, LoopStatus, SessionId};
+use loopstore::model::{EditAction, LoopId, LoopStatus, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -32,6 +32,7 @@ pub enum LineKind {
     Call,
     Run,
     Block,
+    Edit,
     Flip,
     Pin,
     Hide,
@@ -269,6 +270,9 @@ pub struct BlockLine {
     pub shaping: String,
     pub created_at: String,
     pub extra: Option<Box<RawValue>>,
+    /// The ids of the runs with edits that its text was made with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<String>,
     pub shows: Vec<ShownForm>,
     pub coverage: Vec<CoverageForm>,
 }
@@ -295,6 +299,25 @@ pub struct CoverageForm {
     pub seqs: Option<(u32, u32)>,
     pub turns: Option<(u32, u32)>,
     pub disposition: String,
+}
+
+/// An edit of messages, or of a part of one message.
+#[derive(Serialize, Deserialize)]
+pub struct EditLine {
+    pub record: LineKind,
+    pub run: String,
+    #[serde(rename = "loop")]
+    pub loop_id: LoopId,
+    pub seqs: (u32, u32),
+    /// The number of the part and the number of parts; absent if messages are removed as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<(u32, u32)>,
+    pub action: EditAction,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    pub before: Sizes,
+    pub after: Sizes,
+    pub salt: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -415,6 +438,7 @@ impl BlockLine {
             shaping: row.shaping.clone(),
             created_at: row.created_at.clone(),
             extra: raw_if(row.extra.as_deref())?,
+            edits: row.edits.clone(),
             shows: Vec::new(),
             coverage: Vec::new(),
         })

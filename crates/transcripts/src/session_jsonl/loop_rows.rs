@@ -178,6 +178,7 @@ impl SessionTarget<'_> {
                     generation: line.generation,
                     reported: None,
                 },
+                edits: 0,
             },
             parent_loop_id: line.parent_loop_id.clone(),
             kind: line.kind.get().to_owned(),

@@ -97,6 +97,7 @@ fn take(text: &str, into: &mut SessionRestorer<'_>) -> Result<(), ImportError> {
         LineKind::Call => session.call(parse(text)?),
         LineKind::Run => session.run(parse(text)?),
         LineKind::Block => session.block(parse(text)?),
+        LineKind::Edit => session.edit(parse(text)?),
         LineKind::Flip => session.flip(parse(text)?),
         LineKind::Pin => session.pin(parse(text)?),
         LineKind::Hide => session.hide(parse(text)?),

@@ -1,8 +1,8 @@
 //! Runs with their undos and redos, and manifests.
 
 use loopstore::extend::{
-    BlockKey, FlipRow, HideRow, ManifestKey, ManifestPart, ManifestRow, PinRow, Point, RunKey,
-    RunRow, codec,
+    BlockKey, EditRow, EditedPart, FlipRow, HideRow, ManifestKey, ManifestPart, ManifestRow,
+    PinRow, Point, RunKey, RunRow, codec,
 };
 
 use super::form::*;
@@ -17,6 +17,8 @@ pub(super) struct OpenRun {
     pub(super) key: RunKey,
     /// The end of the run, if the run was not stored before.
     new: Option<RunRow>,
+    /// The edits of a run that was not stored before.
+    edits: Vec<EditRow>,
     /// The stored undos and redos that have not been read yet.
     waiting: std::collections::VecDeque<FlipRow>,
 }
@@ -58,6 +60,7 @@ impl SessionTarget<'_> {
             run_id,
             key,
             new: is_new.then_some(row),
+            edits: Vec::new(),
             waiting: self.write.flips(key)?.into(),
         });
         Ok(())
@@ -103,6 +106,28 @@ impl SessionTarget<'_> {
         let open = self.open.in_run.as_mut();
         open.filter(|open| open.run_id == run)
             .ok_or_else(|| wrong(format!("it does not follow its run {}", shown(run))))
+    }
+
+    pub(super) fn edit(&mut self, line: EditLine) -> Result<(), ImportError> {
+        let loop_key = self.open.loop_key(&line.loop_id)?;
+        let salt = hex::decode(&line.salt).ok();
+        let salt = salt.and_then(|salt| salt.try_into().ok());
+        let row = EditRow {
+            loop_key,
+            seqs: line.seqs,
+            part: line.part.map(|(number, of)| EditedPart { number, of }),
+            action: line.action,
+            text: line.text,
+            before: line.before.into(),
+            after: line.after.into(),
+            salt: salt.ok_or_else(|| wrong("its salt is malformed"))?,
+        };
+        let run = self.in_run(&line.run)?;
+        // The edits of a stored run are stored too.
+        if run.is_new() {
+            run.edits.push(row);
+        }
+        Ok(())
     }
 
     pub(super) fn flip(&mut self, line: FlipLine) -> Result<(), ImportError> {
@@ -180,6 +205,7 @@ impl SessionTarget<'_> {
             return Ok(());
         };
         if let Some(row) = &run.new {
+            self.write.insert_edits(run.key, &run.edits)?;
             self.write.close_run(row, None)?;
         }
         match self.open.grows() && !run.waiting.is_empty() {

@@ -212,6 +212,10 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         outcome_of(read.blob(&k.sha256)),
         visited(|visit| read.generations(k.loop_key, visit)),
         outcome_of(read.flips(k.run)),
+        outcome_of(read.edit_count(k.session)),
+        visited(|visit| read.edits_of_loop(k.loop_key, visit)),
+        outcome_of(read.edits_of_run(k.run)),
+        outcome_of(read.edits_and_digests(k.run)),
         outcome_of(read.pins(k.session)),
         visited(|visit| read.runs(k.session, visit)),
         format!("{} {marks}", outcome_of(marked)),
@@ -265,7 +269,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         outcome_of(read.next_turn(k.loop_key, 0)),
         outcome_of(read.run_keys(k.session)),
         outcome_of(read.run_and_digest(k.run)),
-        outcome_of(read.block_digests(k.run)),
+        outcome_of(read.part_digests(k.run)),
         outcome_of(read.open_runs(Some(k.session))),
         outcome_of(read.audit_chain(k.session)),
         outcome_of(read.import_keys(k.imported)),
@@ -416,7 +420,7 @@ fn no_call_of_the_store_finds_or_changes_what_another_tenant_has() {
         .zip(&nothing)
         .filter(|(one, two)| one == two);
     // The session has no pairs, usage, started sessions, later receipts and redactions.
-    assert!(same.count() < 12, "{something:#?}");
+    assert!(same.count() < 16, "{something:#?}");
     writes_change_nothing(&own, &k, &rows(&ann, &k));
 }
 

@@ -184,8 +184,8 @@ fn put_beside(own: &Tenants, client: &mut Client, table: &str, [ann, ben]: [&str
     // Guards for rows that need a receipt, an open run or a row of the audit chain are checked before the policy.
     let refused = match table {
         "packs" | "packed_heads" | "redactions" | "runs" | "flips" | "pins" | "hides"
-        | "blocks" | "block_messages" | "coverage" | "manifests" | "imports" | "maintenance"
-        | "audit" | "receipt_chain" => "23001",
+        | "blocks" | "block_messages" | "edits" | "coverage" | "manifests" | "imports"
+        | "maintenance" | "audit" | "receipt_chain" => "23001",
         _ => "42501",
     };
     assert_eq!(

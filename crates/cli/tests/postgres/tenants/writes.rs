@@ -130,6 +130,16 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
             blobs: Vec::new(),
         });
         |w, k, r| w.insert_flip(k.session, &r.flip);
+        |w, k, _r| w.insert_edits(k.run, &[EditRow {
+            loop_key: k.loop_key,
+            seqs: (0, 0),
+            part: None,
+            action: EditAction::Removed,
+            text: None,
+            before: Size::default(),
+            after: Size::default(),
+            salt: [0; 16],
+        }]);
         |w, k, r| w.insert_pin(k.session, &r.pin);
         |w, k, r| w.insert_hide(k.put_away, &HideRow { was: r.hide.session_id.clone(), session_id: r.hide.was.clone(), hidden: false, ..r.hide.clone() });
         |w, k, r| w.restore_hide(k.put_away, &r.hide);
@@ -157,6 +167,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
         |w, k, _r| w.forget_blob(BlobOwner::Message(k.loop_key, 2), &k.sha256);
         |w, k, _r| w.change_texts(k.session, &mut |_| panic!("a text was seen"));
         |w, k, r| w.redact_message(MessagePlace::InLoop(k.loop_key, 0), &r.message.body, r.receipt);
+        |w, k, _r| w.rewrite_edits(k.run, &[]);
         |w, _k, r| w.resize_block(&r.block);
         |w, _k, r| w.resize_quote(r.block.key, 0, &r.message.body);
         |w, k, r| w.put_pack(k.loop_key, &r.pack);

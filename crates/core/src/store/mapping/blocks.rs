@@ -2,7 +2,7 @@
 
 use super::stored_message;
 use crate::model::Author;
-use crate::store::codec::role_number;
+use crate::store::codec::{role_number, to_json};
 use crate::store::columns::Columns;
 use crate::store::digest;
 use crate::store::values::{BoundValue, values};
@@ -39,6 +39,7 @@ fn block_core(row: &impl Columns, loop_key: LoopKey) -> StoreResult<BlockCore> {
         },
         through: row.get("through")?,
         size: row.size("tokens_block", "bytes_block", "messages_block")?,
+        edits: row.json("edits")?,
     })
 }
 
@@ -99,7 +100,7 @@ fn pair(
 /// The columns of the values of a block.
 pub const BLOCK_COLUMNS: &str = "loop, generation, run, kind, extends, first_start,
     first_end, compacted_start, compacted_end, recent_start, recent_end, through, tokens_covered,
-    tokens_block, bytes_block, messages_block, strategy, shaping, created_at, extra, digest";
+    tokens_block, bytes_block, messages_block, edits, strategy, shaping, created_at, extra, digest";
 
 /// Returns the values of a block, in the order of [`BLOCK_COLUMNS`].
 pub fn block_values(block: &NewBlock) -> StoreResult<Vec<BoundValue<'_>>> {
@@ -122,6 +123,12 @@ pub fn block_values(block: &NewBlock) -> StoreResult<Vec<BoundValue<'_>>> {
         &row.size.tokens,
         &row.size.bytes,
         &row.size.messages,
+    ]);
+    values.push(match row.edits.is_empty() {
+        true => BoundValue::Text(None),
+        false => BoundValue::Json(to_json(&row.edits)?),
+    });
+    values.extend(values![
         &row.strategy,
         &row.shaping,
         &row.created_at,

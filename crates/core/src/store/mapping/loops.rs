@@ -42,6 +42,7 @@ pub fn loop_core(row: &impl Columns, key: LoopKey) -> StoreResult<LoopCore> {
             generation: row.get("generation")?,
             reported: reported(row)?,
         },
+        edits: row.get("edits")?,
     })
 }
 

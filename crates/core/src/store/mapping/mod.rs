@@ -1,6 +1,7 @@
 //! Conversion of rows from columns and into values, once for both backends.
 
 mod blocks;
+mod edits;
 mod loops;
 mod messages;
 mod recording;
@@ -9,6 +10,7 @@ mod sessions;
 mod sources;
 
 pub use blocks::*;
+pub use edits::*;
 pub use loops::*;
 pub use messages::*;
 pub use recording::*;

@@ -75,7 +75,7 @@ pub fn run_summary(row: &impl Columns) -> StoreResult<RunSummary<'_>> {
         round: row.get("round")?,
         is_committed: row.text("outcome")? == Some(Outcome::Committed.as_str()),
         is_flipped: row.get("is_flipped")?,
-        is_sealed: row.get("is_sealed")?,
+        has_no_settings: row.get("has_no_settings")?,
         older_loops: row.get("older_loops")?,
     })
 }

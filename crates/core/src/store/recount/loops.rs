@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::{BATCH_BYTES, BATCH_MESSAGES, RecountState, StoreRecount, count};
 use crate::model::{AgentMessage, Role};
 use crate::store::error::StoreResult;
-use crate::store::{LoopKey, MessageRow, codec};
+use crate::store::{LoopKey, MessageRow, codec, edit_sizes};
 use crate::tokens::TokenCounter;
 
 /// The counts that one transaction makes, by sequence and turn.
@@ -38,11 +38,31 @@ pub(super) fn step(
     write.put_turn_tokens(key, &turns)?;
     if state.seq >= next_seq {
         write.put_loop_tokens(key, state.tokens, state.system_before, state.system_after)?;
+        count_edits(write, counter, key)?;
         state.loop_key = key.0 + 1;
         state.seq = 0;
         (state.tokens, state.system_before, state.system_after) = (0, 0, 0);
     }
     Ok(true)
+}
+
+/// Counts the edits of a loop, whose messages are counted.
+fn count_edits(
+    write: &mut dyn StoreRecount,
+    counter: &dyn TokenCounter,
+    key: LoopKey,
+) -> StoreResult<()> {
+    let mut edits = Vec::new();
+    write.edits_of_loop(key, &mut |found| {
+        edits.push(found);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for mut found in edits {
+        edit_sizes::measure(&*write, counter, &mut found.edit)?;
+        let (before, after) = (found.edit.before.tokens, found.edit.after.tokens);
+        write.put_edit_tokens(found.run, found.ordinal, before, after)?;
+    }
+    Ok(())
 }
 
 /// Returns messages until there are enough for one transaction.

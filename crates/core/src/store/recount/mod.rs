@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{self, decode, to_json};
 use super::error::{OpenError, StoreError, StoreResult};
-use super::{BlockKey, BlockRow, Database, LoopKey, StoreRead, StoredMessage};
+use super::{BlockKey, BlockRow, Database, LoopKey, RunKey, StoreRead, StoredMessage};
 use crate::tokens::TokenCounter;
 
 /// Messages that one transaction counts at most.
@@ -48,6 +48,14 @@ pub trait StoreRecount: StoreRead {
         &mut self,
         loop_key: LoopKey,
         tokens: u64,
+        before: u64,
+        after: u64,
+    ) -> StoreResult<()>;
+    /// Writes the tokens of an edit, before it and after it.
+    fn put_edit_tokens(
+        &mut self,
+        run: RunKey,
+        ordinal: u32,
         before: u64,
         after: u64,
     ) -> StoreResult<()>;

@@ -86,8 +86,11 @@ pub struct BlockCore {
     pub layout: Layout,
     /// The sequence after the last covered message.
     pub through: u32,
-    /// The size of its sections.
+    /// The size of its sections, with kept messages as they were recorded.
     pub size: Size,
+    /// The ids of the runs with edits that its text was made with, in order. The block is active only while these are
+    /// the live ones.
+    pub edits: Vec<String>,
 }
 
 /// A row of `blocks`: the core, to which the row dereferences, and the columns that only later
@@ -167,17 +170,20 @@ pub enum Disposition {
     RolledUp,
     /// A provider's compaction replaces it.
     Sealed,
+    /// An edit removed it before the summary was made.
+    Removed,
 }
 
 impl Disposition {
     /// All dispositions, in the order of the JSON.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Kept,
         Self::Truncated,
         Self::Summarised,
         Self::Dropped,
         Self::RolledUp,
         Self::Sealed,
+        Self::Removed,
     ];
 
     /// Returns the word in SQL and JSON.
@@ -189,6 +195,7 @@ impl Disposition {
             Self::Dropped => "dropped",
             Self::RolledUp => "rolled_up",
             Self::Sealed => "sealed",
+            Self::Removed => "removed",
         }
     }
 

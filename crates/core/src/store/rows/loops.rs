@@ -71,6 +71,8 @@ pub struct LoopCore {
     pub status: LoopStatus,
     /// The totals.
     pub totals: LoopTotals,
+    /// The number of edits of its messages, whatever their runs; written with the edits.
+    pub edits: u32,
 }
 
 /// A row of `loops`: the core, to which the row dereferences, and the columns that only appends and

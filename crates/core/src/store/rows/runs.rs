@@ -116,7 +116,15 @@ pub struct RunRow {
     pub reached: Option<String>,
 }
 
+/// The trigger of a run that writes edits and no blocks.
+pub const EDIT_TRIGGER: &str = "edit";
+
 impl RunRow {
+    /// True if the run wrote edits and no blocks.
+    pub fn is_edit(&self) -> bool {
+        self.trigger == EDIT_TRIGGER
+    }
+
     /// Returns its events.
     pub fn noted_events(&self) -> Vec<Json> {
         noted_events(self.events.as_deref())

@@ -7,6 +7,7 @@ use loopstore_transcripts::{ImportOptions, import_paths};
 
 use crate::session_jsonl::stage::{all_that_is_seen, exported, grown, imported, rows, sound};
 use crate::support::amount::amount;
+use crate::support::edited_histories::play;
 use crate::support::histories::Random;
 
 #[test]
@@ -31,6 +32,30 @@ fn a_random_session_comes_back_as_it_was() {
         assert!(exported(&other, &id) == text, "changed in another database");
         assert_eq!(all_that_is_seen(&other, &id, loops), seen);
         assert_eq!(rows(&other), counted);
+        sound(&other);
+    }
+}
+
+#[test]
+fn a_session_with_edits_comes_back_as_it_was() {
+    for seed in 0..amount("LOOPSTORE_HISTORIES", 10) {
+        println!("seed {seed}");
+        let store = SqliteStore::in_memory().unwrap();
+        play(&store, seed, 40);
+        let id = SessionId::new(format!("s{seed}")).unwrap();
+        let text = exported(&store, &id);
+        assert_eq!(imported(&store, &text).unwrap().added_messages, 0);
+        let loops = store
+            .query("SELECT loop_id FROM v_loops")
+            .unwrap()
+            .rows
+            .len();
+        let other = SqliteStore::in_memory().unwrap();
+        imported(&other, &text).unwrap();
+        assert!(exported(&other, &id) == text, "changed in another database");
+        let seen = all_that_is_seen(&store, &id, loops);
+        assert_eq!(all_that_is_seen(&other, &id, loops), seen);
+        assert_eq!(rows(&other), rows(&store));
         sound(&other);
     }
 }

@@ -1,0 +1,86 @@
+//! Rows of `edits`.
+
+use std::ops::ControlFlow;
+
+use loopstore_core::store::columns::Columns;
+use loopstore_core::store::mapping::*;
+use loopstore_core::store::scan::ScanEdits;
+use loopstore_core::store::values::BoundValue;
+use loopstore_core::store::*;
+
+use super::connection::Param;
+use super::keys::session_of;
+use super::row::{PostgresRow, escaped};
+use super::transaction::PostgresTransaction;
+
+const EDITS: &str =
+    "SELECT loop, from_seq, to_seq, part, parts, action, text, escaped, tokens_before,
+     bytes_before, messages, tokens_after, bytes_after, salt, digest
+     FROM edits WHERE session = $1 AND run = $2 ORDER BY ordinal";
+
+const EDITS_OF_LOOP: &str = "SELECT e.run, r.run_id, r.loop AS run_loop, r.turns AS run_turns,
+     r.tick AS run_tick, e.ordinal, e.loop, e.from_seq, e.to_seq, e.part, e.parts, e.action, e.text,
+     e.escaped, e.tokens_before, e.bytes_before, e.messages, e.tokens_after, e.bytes_after, e.salt
+     FROM edits e JOIN runs r ON r.session = $1 AND r.key = e.run
+     WHERE e.session = $1 AND e.loop = $2 AND r.outcome = 'committed' ORDER BY r.tick, e.run, e.ordinal";
+
+impl ReadEdits for PostgresTransaction<'_> {
+    fn edit_count(&self, session: SessionKey) -> StoreResult<u64> {
+        let sql = "SELECT edits FROM sessions WHERE session = $1";
+        let count = self.first(session.0, sql, &[&session.0], |row| row.get("edits"))?;
+        Ok(count.unwrap_or(0))
+    }
+
+    fn edits_of_loop(&self, loop_key: LoopKey, visit: &mut Visit<'_, RunEdit>) -> StoreResult<()> {
+        let session = session_of(loop_key.0);
+        let params: [Param<'_>; 2] = [&session, &loop_key.0];
+        for edit in self.all(session, EDITS_OF_LOOP, &params, run_edit)? {
+            if let ControlFlow::Break(()) = visit(edit)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn edits_of_run(&self, run: RunKey) -> StoreResult<Vec<EditRow>> {
+        let session = session_of(run.0);
+        self.all(session, EDITS, &[&session, &run.0], edit_row)
+    }
+}
+
+impl ScanEdits for PostgresTransaction<'_> {
+    fn edits_and_digests(&self, run: RunKey) -> StoreResult<Vec<(EditRow, [u8; 32])>> {
+        let session = session_of(run.0);
+        self.all(session, EDITS, &[&session, &run.0], |row: &PostgresRow| {
+            with_digest(row, edit_row)
+        })
+    }
+}
+
+impl WriteEdits for PostgresTransaction<'_> {
+    fn insert_edits(&mut self, run: RunKey, edits: &[EditRow]) -> StoreResult<()> {
+        let session = session_of(run.0);
+        let columns = format!("{EDIT_COLUMNS}, escaped, session, run, ordinal");
+        for (ordinal, edit) in (0i64..).zip(edits) {
+            let text = edit.text.as_deref();
+            let safe = escaped(text);
+            let mut values = edit_values(edit)?;
+            values.push(BoundValue::Text(safe.as_deref().or(text)));
+            values.push(BoundValue::Flag(safe.is_some()));
+            values.extend([session, run.0, ordinal].map(|key| BoundValue::Integer(Some(key))));
+            self.insert(session, "edits", &columns, &values)?;
+            self.run(
+                session,
+                "UPDATE loops SET edits = edits + 1 WHERE session = $1 AND key = $2",
+                &[&session, &edit.loop_key.0],
+            )?;
+        }
+        let count = i64::try_from(edits.len()).unwrap_or(i64::MAX);
+        self.run(
+            session,
+            "UPDATE sessions SET edits = edits + $2 WHERE session = $1",
+            &[&session, &count],
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! Random histories with edits, compared with a slow model.
+
+use std::sync::Arc;
+
+use loopstore::compaction::{CompactionConfig, CompactionScope};
+use loopstore::context::context_parts;
+use loopstore::extend::context::faults_of;
+use loopstore::extend::{self as store, SessionStore, Tick};
+use loopstore::model::*;
+use loopstore::{
+    AsOf, BuildOptions, CompactRequest, CompactTrigger, CompactionPolicy, ContextConfig,
+    DigestCompaction, EditFilter, EditRequest, EditTarget, FlipRequest, KeepRecent, Policy,
+    StoreError, build_context_from_session, compact_session_loops, edit, redo, undo,
+};
+
+use crate::edit_model::Rows;
+use crate::histories::{History, Random, answer, loop_id, result, user};
+
+/// Plays a history, and compares its contexts with the model's.
+pub fn play(database: &dyn SessionStore, seed: u64, steps: u32) {
+    let mut random = Random::new(seed);
+    let mut history = History::new(database, &format!("s{seed}"));
+    for number in 0..3 {
+        append(&mut history, &mut random, 0, number);
+    }
+    for step in 0..steps {
+        step_once(&mut history, &mut random);
+        if step % 4 == 3 {
+            compare(&history, &format!("seed {seed}, step {step}"));
+        }
+    }
+    compare(&history, &format!("seed {seed}"));
+    moments(&history, seed);
+}
+
+/// Words that no other text of the history contains.
+fn words(history: &mut History<'_>, random: &mut Random) -> String {
+    history.next_id += 1;
+    let id = history.next_id;
+    let count = 1 + random.below(40);
+    let words: Vec<String> = (0..count).map(|nth| format!("w{id}x{nth}z")).collect();
+    words.join([" ", "\n"][random.below(2) as usize])
+}
+
+fn append(history: &mut History<'_>, random: &mut Random, at: usize, turn: u32) {
+    let mut messages = vec![user(&words(history, random), turn)];
+    let calls: Vec<String> = (0..random.below(3))
+        .map(|nth| format!("call-{}-{nth}", history.next_id))
+        .collect();
+    let names: Vec<&str> = calls.iter().map(String::as_str).collect();
+    messages.push(answer(&words(history, random), &names, turn));
+    for call in &calls {
+        let mut content = vec![Content::text(words(history, random))];
+        if random.one_in(3) {
+            content.push(Content::text(words(history, random)));
+        }
+        messages.push(result(call, content, turn));
+    }
+    history.append(at, messages);
+}
+
+fn step_once(history: &mut History<'_>, random: &mut Random) {
+    let at = match random.one_in(4) {
+        true => random.below(history.loops as u64) as usize,
+        false => history.loops - 1,
+    };
+    let turns = history.row(at).totals.turns;
+    match random.below(16) {
+        0..=4 => append(history, random, at, turns),
+        5 => {
+            history.end_loop(at);
+            history.start_loop(Some(at), None);
+            let at = history.loops - 1;
+            append(history, random, at, 0);
+        }
+        6 if turns > 0 => {
+            let turn = random.below(u64::from(turns)) as u32;
+            history.start_loop(Some(at), Some(turn));
+        }
+        7 | 8 => compact(history, random, at),
+        9 | 10 => flip(history, random, at),
+        _ => random_edit(history, random, at),
+    }
+}
+
+fn compact(history: &History<'_>, random: &mut Random, at: usize) {
+    let compaction = CompactionConfig {
+        policy: CompactionPolicy::Headroom {
+            compact_at_pct: 0.0,
+            compact_budget_threshold_pct: 0.05,
+        },
+        keep_first_turns: random.below(2) as u32,
+        keep_recent: KeepRecent::Turns(random.below(4) as u32),
+        tool_output_max_lines: 4,
+        max_summary_tokens: 200,
+        compaction_scope: CompactionScope::FixedCount(1),
+        block_strategy: Some(Arc::new(DigestCompaction::default())),
+        ..CompactionConfig::default()
+    };
+    let request = CompactRequest {
+        policy: Policy::of(ContextConfig::default(), compaction),
+        leaf: Some(loop_id(at)),
+        trigger: match random.one_in(2) {
+            true => CompactTrigger::Force,
+            false => CompactTrigger::Policy,
+        },
+        ..CompactRequest::default()
+    };
+    compact_session_loops(history.store, &history.session, &request).unwrap();
+}
+
+/// Undoes or redoes a run: the last one, or any.
+fn flip(history: &History<'_>, random: &mut Random, at: usize) {
+    let rows = Rows::read(history.store, &history.session);
+    let runs = rows.edit_runs();
+    let run = match runs.len() as u64 {
+        0 => None,
+        _ if random.one_in(3) => None,
+        count => Some(runs[random.below(count) as usize].run_id.clone()),
+    };
+    let request = FlipRequest {
+        leaf: Some(loop_id(at)),
+        run,
+        ..FlipRequest::default()
+    };
+    // There may be no such run.
+    let _ = match random.one_in(2) {
+        true => undo(history.store, &history.session, &request),
+        false => redo(history.store, &history.session, &request),
+    };
+}
+
+fn random_edit(history: &mut History<'_>, random: &mut Random, from: usize) {
+    let any = history.row(random.below(history.loops as u64) as usize);
+    let (id, turns) = (any.loop_id.clone(), any.totals.turns.max(1));
+    let turn = random.below(u64::from(turns)) as u32;
+    let seq = random.below(u64::from(any.totals.next_seq.max(1))) as u32;
+    let turn_of_seq = store::read(history.store, |read| {
+        let mut turn = 0;
+        read.sizes(any.key, seq..seq + 1, &mut |size| {
+            turn = size.turn.unwrap_or(0);
+            Ok(std::ops::ControlFlow::Break(()))
+        })?;
+        Ok(turn)
+    });
+    let turn_of_seq = turn_of_seq.unwrap();
+    let part = random.below(3) as u32;
+    let target = match random.below(6) {
+        0 => EditTarget::Turns(id, turn..=turn),
+        1 | 2 => EditTarget::Message(id, turn_of_seq, seq),
+        3 | 4 => EditTarget::Part(id, turn_of_seq, seq, part),
+        _ => EditTarget::Matching(EditFilter {
+            tool: Some("tool".into()),
+            older_than: Some(random.below(4) as u32),
+            ..EditFilter::default()
+        }),
+    };
+    let mut request = match random.below(5) {
+        0 | 1 => EditRequest::remove([target]),
+        2 | 3 => EditRequest::clear([target]),
+        _ => EditRequest::replace(target, words(history, random)),
+    };
+    request.leaf = Some(loop_id(from));
+    match edit(history.store, &history.session, &request) {
+        // It may be on another branch, in flight, removed already, or have no such part.
+        Ok(_) | Err(StoreError::EditRefused(_)) => {}
+        Err(error) => panic!("{error}: {request:?}"),
+    }
+}
+
+/// Compares the context of each loop with the model's, and its figures with its messages.
+fn compare(history: &History<'_>, place: &str) {
+    let rows = Rows::read(history.store, &history.session);
+    for at in 0..history.loops {
+        let (leaf, place) = (loop_id(at), format!("{place}, loop {at}"));
+        let options = BuildOptions {
+            leaf: Some(leaf.clone()),
+            check: true,
+            ..BuildOptions::default()
+        };
+        let context =
+            build_context_from_session(history.store, &history.session, &options).unwrap();
+        let expected = rows.context(&leaf, Tick::MAX);
+        assert_eq!(json(&context.messages), json(&expected), "{place}");
+        let counter = history.store.counter();
+        let tokens = context.messages.iter().map(|m| counter.message_tokens(m));
+        assert_eq!(tokens.sum::<u64>(), context.tokens, "{place}");
+        let bytes = context
+            .messages
+            .iter()
+            .map(|m| serde_json::to_string(m).unwrap().len());
+        assert_eq!(bytes.sum::<usize>() as u64, context.bytes, "{place}");
+        let parts = context_parts(history.store, &history.session, &options).unwrap();
+        assert_eq!(parts, context.parts, "{place}");
+        let row = history.row(at);
+        let chain = store::read(history.store, |read| {
+            let shown = store::shown_chain(read, &row, Default::default())?;
+            Ok(shown.size)
+        })
+        .unwrap();
+        let shown = (context.tokens, context.bytes, context.messages.len() as u64);
+        assert_eq!(
+            (chain.tokens, chain.bytes, chain.messages),
+            shown,
+            "{place}"
+        );
+        let faults = faults_of(&context.messages, true);
+        assert!(faults.is_empty(), "{place}: {faults:?}");
+        // Nothing that is removed is in any part of the context.
+        let text = serde_json::to_string(&context.messages).unwrap();
+        for removed in rows.removed_texts(&leaf) {
+            for word in removed.split_whitespace() {
+                assert!(!text.contains(word), "{place}: {word}");
+            }
+        }
+    }
+}
+
+/// Compares the contexts just after each run of edits with the model's.
+fn moments(history: &History<'_>, seed: u64) {
+    let rows = Rows::read(history.store, &history.session);
+    for run in rows.edit_runs() {
+        let leaf = store::read(history.store, |read| read.loop_by_key(run.point.loop_key));
+        let leaf = leaf.unwrap().core.loop_id;
+        let options = BuildOptions {
+            as_of: Some(AsOf::run(run.run_id.clone())),
+            ..BuildOptions::default()
+        };
+        let context =
+            build_context_from_session(history.store, &history.session, &options).unwrap();
+        let expected = rows.context(&leaf, run.tick);
+        assert_eq!(
+            json(&context.messages),
+            json(&expected),
+            "seed {seed}, run {}",
+            run.tick
+        );
+    }
+}
+
+fn json(messages: &[AgentMessage]) -> Vec<String> {
+    messages
+        .iter()
+        .map(|message| serde_json::to_string(message).unwrap())
+        .collect()
+}
