@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::context::{ContextFault, faults_of, originals_of};
-use crate::store::active_blocks::{ActiveBlocks, PendingEdits, ChainView};
+use crate::store::active_blocks::{ActiveBlocks, ChainView, PendingEdits};
 use crate::store::{EditRefusal, LoopRow, StoreRead, StoreResult};
 
 /// Returns the faults of the originals of a chain, with the edits of a run that is still open.

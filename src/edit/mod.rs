@@ -18,7 +18,7 @@ use crate::compact::{check_faults, faults_with};
 use crate::context::{BuildOptions, Chain, leaf_of, session_of};
 use crate::model::{EditAction, SessionId, Time};
 use crate::overlay;
-use crate::store::active_blocks::{ActiveBlocks, ChainLink, PendingEdits, ChainView};
+use crate::store::active_blocks::{ActiveBlocks, ChainLink, ChainView, PendingEdits};
 use crate::store::{
     self, BlockKey, EDIT_TRIGGER, EditRefusal, LoopRow, Outcome, Point, RunKey, RunRow, SessionRow,
     SessionStore, Size, StoreError, StoreRead, StoreResult, StoreWrite, codec,
