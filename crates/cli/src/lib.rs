@@ -7,6 +7,7 @@
 //! function. Results go to stdout, everything else to stderr. A new command is one file, its variant in `Command`, and
 //! its line in `run_command`.
 
+mod address;
 mod append;
 mod archive;
 mod backup;
@@ -22,6 +23,7 @@ mod copy;
 mod demo;
 mod diff;
 mod doctor;
+mod edit;
 mod erase;
 mod error;
 mod expand;
@@ -125,6 +127,10 @@ enum Command {
     Repair(Box<repair::RepairArgs>),
     Pin(pin::PinArgs),
     Unpin(pin::UnpinArgs),
+    Drop(edit::DropArgs),
+    Clear(edit::ClearArgs),
+    Replace(edit::ReplaceArgs),
+    Restore(edit::RestoreArgs),
     #[command(visible_alias = "find")]
     Search(search::SearchArgs),
     Recall(recall::RecallArgs),
@@ -170,11 +176,6 @@ enum Command {
 const OPTIONAL: [&str; 3] = ["browse", "mcp", "schema"];
 /// Commands that remove data, which are not suggested for a mistyped command.
 const REMOVING: [&str; 3] = ["erase", "prune", "redact"];
-/// The answer to `loopstore restore`, which is not a command.
-const RESTORE: &str = "there is no `restore`: a backup is a database like any other. Read it with \
-    `--db BACKUP`, or copy the file to its place while no program has the database open. `redo` takes back \
-    an undo, `unarchive` unpacks a session";
-
 /// Returns the feature that a command needs.
 fn feature_of(command: &str) -> &str {
     match command {
@@ -244,9 +245,6 @@ pub fn run(args: Vec<OsString>) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            if asked_for(&error) == Some("restore") {
-                return CliError::Usage(RESTORE.into()).report(None);
-            }
             let error = without_removals(error);
             if let Some(name) = left_out(&error) {
                 let text = format!(
@@ -352,6 +350,10 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Prune(args) => prune::run(app, args),
         Command::Pin(args) => pin::run(app, args),
         Command::Unpin(args) => pin::run_unpin(app, args),
+        Command::Drop(args) => edit::run_drop(app, args),
+        Command::Clear(args) => edit::run_clear(app, args),
+        Command::Replace(args) => edit::run_replace(app, args),
+        Command::Restore(args) => edit::run_restore(app, args),
         Command::Protect(args) => protect::run(app, args),
         Command::Hide(args) => hide::run(app, args),
         Command::Unhide(args) => hide::unhide(app, args),

@@ -1,10 +1,11 @@
 //! `loopstore pin` and `loopstore unpin`
 
-use loopstore::extend::{LoopRow, SessionRow};
+use loopstore::extend::SessionRow;
 use loopstore::{Database, PinList, PinRef, PinReport, PinRequest};
-use loopstore_terminal::select::Unknown;
 use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::{App, CliError, Done, select, text};
+
+use super::address;
 
 /// Keep a message verbatim in every later compaction
 ///
@@ -82,7 +83,7 @@ fn listed(list: &PinList) -> String {
     ]);
     for pin in &list.pins {
         table.row(vec![
-            address(pin.loop_id.as_str(), pin.turn, pin.seq),
+            place(pin.loop_id.as_str(), pin.turn, pin.seq),
             pin.author.to_owned(),
             text::number(pin.tokens),
             text::line(&pin.text),
@@ -91,14 +92,14 @@ fn listed(list: &PinList) -> String {
     table.lines(None)
 }
 
-fn address(loop_id: &str, turn: u32, seq: u32) -> String {
+fn place(loop_id: &str, turn: u32, seq: u32) -> String {
     format!("{}:{turn}:{seq}", text::line(loop_id))
 }
 
 fn print(app: &mut App, report: &PinReport) -> Result<Done, CliError> {
     let summary = || {
         let lines = report.messages.iter().map(|message| {
-            let place = address(message.loop_id.as_str(), message.turn, message.seq);
+            let place = place(message.loop_id.as_str(), message.turn, message.seq);
             let already = if message.changed { "" } else { " already" };
             format!("Message {place} is {}{already}.", report.outcome)
         });
@@ -120,60 +121,15 @@ fn request(
     Ok((session, PinRequest { of, leaf }))
 }
 
-/// Parses `LOOP:TURN` or `LOOP:TURN:SEQ`. The id of a loop may contain colons: if both readings name a loop, a whole id
-/// is preferred to a prefix.
+/// Parses `LOOP:TURN` or `LOOP:TURN:SEQ`.
 fn reference(store: &dyn Database, session: &SessionRow, text: &str) -> Result<PinRef, CliError> {
-    let found = |reading: &Reading<'_>| select::loop_row(store, session, reading.loop_id);
-    let readings = (reading(text, false), reading(text, true));
-    let (reading, row) = match readings {
-        (None, None) => {
-            let expected =
-                format!("`{text}` is not a message; expected LOOP:TURN or LOOP:TURN:SEQ");
-            return Err(CliError::Usage(expected));
-        }
-        (Some(one), None) | (None, Some(one)) => {
-            let row = found(&one)?;
-            (one, row)
-        }
-        (Some(turn), Some(seq)) => either((found(&turn), turn), (found(&seq), seq))?,
+    let Some(found) = address::find(store, session, text, 2)? else {
+        let expected = format!("`{text}` is not a message; expected LOOP:TURN or LOOP:TURN:SEQ");
+        return Err(CliError::Usage(expected));
     };
     Ok(PinRef {
-        loop_id: row.core.loop_id,
-        turn: reading.turn,
-        seq: reading.seq,
+        loop_id: found.row.core.loop_id,
+        turn: found.numbers[0],
+        seq: found.numbers.get(1).copied(),
     })
-}
-
-type FoundReading<'a> = (Result<LoopRow, Unknown>, Reading<'a>);
-
-fn either<'a>(
-    turn: FoundReading<'a>,
-    seq: FoundReading<'a>,
-) -> Result<(Reading<'a>, LoopRow), Unknown> {
-    match (turn, seq) {
-        ((Ok(_), _), (Ok(row), seq)) if row.loop_id.as_str() == seq.loop_id => Ok((seq, row)),
-        ((Ok(row), turn), _) => Ok((turn, row)),
-        (_, (Ok(row), seq)) => Ok((seq, row)),
-        (_, (Err(error), _)) => Err(error),
-    }
-}
-
-/// The readings of an address.
-struct Reading<'a> {
-    loop_id: &'a str,
-    turn: u32,
-    seq: Option<u32>,
-}
-
-fn reading(text: &str, with_seq: bool) -> Option<Reading<'_>> {
-    let (rest, last) = text.rsplit_once(':')?;
-    let last = last.parse().ok()?;
-    let (loop_id, turn, seq) = match with_seq {
-        false => (rest, last, None),
-        true => {
-            let (loop_id, turn) = rest.rsplit_once(':')?;
-            (loop_id, turn.parse().ok()?, Some(last))
-        }
-    };
-    (!loop_id.is_empty()).then_some(Reading { loop_id, turn, seq })
 }

@@ -29,6 +29,12 @@ pub fn tokens(text: &str) -> Result<u64, String> {
     whole.checked_add(part).ok_or_else(expected)
 }
 
+/// Reads a number of bytes, as [`tokens`] reads tokens: `4000`, `4k` (4,000).
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let expected = |_| format!("`{text}` is not a number of bytes; expected 4000 or 4k");
+    tokens(text).map_err(expected)
+}
+
 /// As [`tokens`], but at least 1.
 pub fn some_tokens(text: &str) -> Result<u64, String> {
     match tokens(text)? {
