@@ -11,6 +11,7 @@ mod compacting;
 mod config;
 mod context;
 mod counting;
+mod editing;
 pub mod every_command;
 mod examining;
 mod going_out;

@@ -51,7 +51,6 @@ fn views_and_commands_are_named_too() {
         assert!(!proposed, "{said}");
     }
     assert!(stage.refused("redoo").contains("'redo'"));
-    insta::assert_snapshot!(stage.refused("restore"), @"error: there is no `restore`: a backup is a database like any other. Read it with `--db BACKUP`, or copy the file to its place while no program has the database open. `redo` takes back an undo, `unarchive` unpacks a session");
     insta::assert_snapshot!(stage.refused("show"), @r"
     error: the following required arguments were not provided:
       <SESSION>
