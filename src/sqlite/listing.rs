@@ -244,7 +244,13 @@ impl SqliteStore {
             )?;
             let blocks = all("SELECT * FROM v_compaction_blocks WHERE session_id = ?1
                  ORDER BY loop_id, generation")?;
-            view_of(&self.reader(connection), session, [found, loops, blocks])
+            let edits = all("SELECT * FROM v_edits WHERE session_id = ?1
+                 ORDER BY run_id, loop_id, from_seq, part")?;
+            view_of(
+                &self.reader(connection),
+                session,
+                [found, loops, blocks, edits],
+            )
         })
     }
 }

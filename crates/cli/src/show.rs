@@ -10,7 +10,7 @@ use super::show_tree::tree;
 /// The maximum width of a title.
 const TITLE: usize = 400;
 
-/// Show a session: its tree of loops, with the blocks that compactions put on them
+/// Show a session: its tree of loops, with their blocks and edits
 #[derive(clap::Args)]
 pub struct ShowArgs {
     /// The session: its id or a unique prefix.
@@ -76,6 +76,7 @@ impl Serialize for SessionJson<'_> {
             map.serialize_entry(column, value)?;
         }
         map.serialize_entry("loops", &LoopList(&self.0.loops))?;
+        map.serialize_entry("edits", &self.0.edits)?;
         map.end()
     }
 }

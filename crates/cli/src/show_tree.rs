@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use loopstore::extend::sqlite::{Record, SessionView};
+use loopstore::model::EditAction;
 use loopstore_terminal::text;
 
 /// Returns the lines of the tree.
@@ -102,6 +103,9 @@ impl<'a> TreeView<'a> {
             self.lines
                 .push(format!("{indent}    {}", block_line(block)));
         }
+        for line in edit_lines(&self.view.edits, row) {
+            self.lines.push(format!("{indent}    {line}"));
+        }
     }
 
     /// Returns where a loop continues from, unless that is the end of the loop above it.
@@ -147,6 +151,40 @@ fn head(row: &Record) -> String {
         line.push_str("; archived");
     }
     line
+}
+
+/// Returns a line for each run that edited messages of a loop: how many edits of each kind, and of which turns.
+fn edit_lines(edits: &[Record], owner: &Record) -> Vec<String> {
+    let loop_id = owner.text("loop_id");
+    let mut runs: Vec<(String, Vec<&Record>)> = Vec::new();
+    for edit in edits.iter().filter(|edit| edit.text("loop_id") == loop_id) {
+        let run = edit.text("run_id").unwrap_or_default();
+        match runs.last_mut().filter(|(last, _)| *last == run) {
+            Some((_, own)) => own.push(edit),
+            None => runs.push((run, vec![edit])),
+        }
+    }
+    let line = |(run, own): (String, Vec<&Record>)| {
+        let counts = EditAction::ALL.into_iter().filter_map(|action| {
+            let is_it = |edit: &&&Record| edit.text("action").as_deref() == Some(action.as_str());
+            let count = own.iter().filter(is_it).count();
+            (count > 0).then(|| format!("{count} {}", action.as_str()))
+        });
+        let turn = |column: &'static str| own.iter().filter_map(move |edit| edit.number(column));
+        let turns = turn("from_turn").min().zip(turn("to_turn").max());
+        let of = turns.map_or_else(String::new, |(first, last)| {
+            format!(" of turns {}", text::turns(first, last))
+        });
+        let is_live = own.first().and_then(|edit| edit.number("is_live")) == Some(1);
+        let state = if is_live { "active" } else { "inactive" };
+        let counts: Vec<String> = counts.collect();
+        format!(
+            "edits ({state}): {}{of}; run {}",
+            counts.join(", "),
+            text::line(&run)
+        )
+    };
+    runs.into_iter().map(line).collect()
 }
 
 fn block_line(block: &Record) -> String {

@@ -254,7 +254,13 @@ impl Database for PostgresStore {
              ORDER BY loop_id COLLATE \"C\", generation",
             &id,
         )?;
-        store::read(self, |read| view_of(read, session, [found, loops, blocks]))
+        let edits = self.rows(
+            "SELECT * FROM v_edits WHERE session_id = $1
+             ORDER BY run_id COLLATE \"C\", loop_id COLLATE \"C\", from_seq, part NULLS FIRST",
+            &id,
+        )?;
+        let rows = [found, loops, blocks, edits];
+        store::read(self, |read| view_of(read, session, rows))
     }
 
     fn stats(&self) -> StoreResult<Stats> {

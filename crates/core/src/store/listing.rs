@@ -314,13 +314,15 @@ pub struct SessionView {
     /// The rows of `v_loops` in the order of their creation, each with the rows of
     /// `v_compaction_blocks` on it.
     pub loops: Vec<(Record, Vec<Record>)>,
+    /// The rows of `v_edits` by run, oldest run first.
+    pub edits: Vec<Record>,
 }
 
 /// Groups the rows of a session into a view.
 pub fn view_of(
     read: &dyn StoreRead,
     id: &SessionId,
-    [found, loops, blocks]: [QueryRows; 3],
+    [found, loops, blocks, edits]: [QueryRows; 4],
 ) -> StoreResult<SessionView> {
     let missing = || StoreError::NoSession(id.to_string());
     let mut session = found
@@ -333,6 +335,7 @@ pub fn view_of(
     Ok(SessionView {
         session,
         loops: with_blocks(loops, blocks.into_records()),
+        edits: edits.into_records(),
     })
 }
 
