@@ -399,14 +399,8 @@ impl RedactMessages for PostgresTransaction<'_> {
             let mut values = edit_values(edit)?;
             values.push(BoundValue::Text(safe.as_deref().or(text)));
             values.push(BoundValue::Flag(safe.is_some()));
-            let key = [session, run.0, ordinal];
-            self.update(
-                session,
-                "edits",
-                &columns,
-                values,
-                ("session, run, ordinal", key),
-            )?;
+            let key = [("session", session), ("run", run.0), ("ordinal", ordinal)];
+            self.update(session, "edits", &columns, values, key)?;
         }
         let left = i64::try_from(edits.len()).unwrap_or(i64::MAX);
         let sql = "DELETE FROM edits WHERE session = $1 AND run = $2 AND ordinal >= $3";

@@ -53,20 +53,23 @@ impl PostgresTransaction<'_> {
         self.run(session, &sql, &params).map(drop)
     }
 
-    /// Writes columns of the row that has these values in its key.
+    /// Writes columns of the row that has these values in the columns of its key.
     pub(super) fn update<const N: usize>(
         &self,
         session: i64,
         table: &str,
         columns: &str,
-        values: Vec<BoundValue<'_>>,
-        (key, of): (&str, [i64; N]),
+        mut values: Vec<BoundValue<'_>>,
+        key: [(&str, i64); N],
     ) -> StoreResult<()> {
-        let (places, at) = (rows_of_values(0, values.len(), 1), values.len());
-        let at = rows_of_values(at, N, 1);
-        let sql = format!("UPDATE {table} SET ({columns}) = ROW{places} WHERE ({key}) = {at}");
-        let mut values = values;
-        values.extend(of.map(|number| BoundValue::Integer(Some(number))));
+        let (places, written) = (rows_of_values(0, values.len(), 1), values.len());
+        let of = (written + 1..).zip(key);
+        let of: Vec<String> = of
+            .map(|(place, (column, _))| format!("{column} = ${place}"))
+            .collect();
+        let of = of.join(" AND ");
+        let sql = format!("UPDATE {table} SET ({columns}) = ROW{places} WHERE {of}");
+        values.extend(key.map(|(_, number)| BoundValue::Integer(Some(number))));
         let params: Vec<Param<'_>> = values.iter().map(param).collect();
         self.run(session, &sql, &params).map(drop)
     }
