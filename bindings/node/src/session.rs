@@ -13,7 +13,9 @@ use loopstore_bindings::options::provider_named;
 use loopstore_bindings::prepare::{compact, prepare};
 use loopstore_bindings::queries::GivenQuery;
 use loopstore_bindings::views::{self, ExpandOptions};
-use loopstore_bindings::{CallError, Handle, append_keys, entries, loops, messages, redaction};
+use loopstore_bindings::{
+    CallError, Handle, append_keys, edits, entries, loops, messages, redaction,
+};
 use napi::Env;
 use napi::bindgen_prelude::{Buffer, Object, ToNapiValue, TypeName};
 use napi_derive::napi;
@@ -313,6 +315,22 @@ impl JsSession {
             let request = flip_request(&session, run, reason)?;
             let database = session.store().database();
             json(&loopstore::redo(database, session.id(), &request)?)
+        })
+    }
+
+    /// Edits messages; the request is JSON.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn edit(&self, action: String, request: String) -> Promised<String> {
+        self.call(None, move |session| {
+            text(edits::edit(&session, &action, request.as_bytes())?)
+        })
+    }
+
+    /// Restores edited messages; the targets are JSON.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn restore(&self, targets: String) -> Promised<String> {
+        self.call(None, move |session| {
+            text(edits::restore(&session, targets.as_bytes())?)
         })
     }
 

@@ -11,7 +11,7 @@ use loopstore_bindings::items::ItemForm;
 use loopstore_bindings::prepare::{compact, prepare};
 use loopstore_bindings::queries::GivenQuery;
 use loopstore_bindings::views::{self, ExpandOptions};
-use loopstore_bindings::{append_keys, entries, items, loops, messages, redaction};
+use loopstore_bindings::{append_keys, edits, entries, items, loops, messages, redaction};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -224,6 +224,19 @@ impl PySession {
                 &request,
             )?)
         })
+    }
+
+    fn edit<'py>(
+        &self,
+        py: Python<'py>,
+        action: &str,
+        request: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| edits::edit(&session, action, request))
+    }
+
+    fn restore<'py>(&self, py: Python<'py>, targets: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| edits::restore(&session, targets))
     }
 
     fn fork(&self, py: Python<'_>, loop_id: String, turn: u32, seq: Option<u32>) -> PyResult<Self> {

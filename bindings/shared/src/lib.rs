@@ -7,6 +7,7 @@
 pub mod append_keys;
 pub mod calls;
 pub mod checkpoints;
+pub mod edits;
 pub mod entries;
 pub mod errors;
 mod handle;

@@ -71,6 +71,7 @@ export {
   type OpenCall,
   type Prepared,
   type Recall,
+  type EditOptions,
   type RedactOptions,
   Session,
 } from "./session.js";

@@ -166,6 +166,10 @@ export declare class NativeSession {
   compact(force: boolean, dryRun: boolean, policy?: NativePolicy | undefined | null, cancel?: CancelFlag | undefined | null): Promise<string>
   undo(run?: string | undefined | null, reason?: string | undefined | null): Promise<string>
   redo(run?: string | undefined | null, reason?: string | undefined | null): Promise<string>
+  /** Edits messages; the request is JSON. */
+  edit(action: string, request: string): Promise<string>
+  /** Restores edited messages; the targets are JSON. */
+  restore(targets: string): Promise<string>
   fork(loopId: string, turn: number, seq?: number | undefined | null): Promise<NativeSession>
   atLoop(loopId: string): Promise<NativeSession>
   /** Begins a loop; `kind` is JSON. */

@@ -18,6 +18,8 @@ import type {
   CompactReport,
   Context,
   ContextOf,
+  EditReport,
+  EditTarget,
   Entry,
   EraseReport,
   Expanded,
@@ -31,6 +33,22 @@ import type {
   SearchResults,
   SessionView,
 } from "./types.js";
+
+/** Options of `Session.drop` and `Session.clear`. Messages that meet all given conditions are edited too. */
+export interface EditOptions {
+  /** Words that the messages contain. */
+  match?: string | undefined;
+  /** The tool of tool results. */
+  tool?: string | undefined;
+  /** The number of bytes that the messages exceed. */
+  larger?: number | undefined;
+  /** The number of complete turns that follow the messages, at least. */
+  olderThan?: number | undefined;
+  /** True to return the report without writing anything. */
+  dryRun?: boolean | undefined;
+  /** The reason, stored with the run. */
+  reason?: string | undefined;
+}
 
 /** Options of `Session.redact`. */
 export interface RedactOptions extends RedactionPolicy {
@@ -215,6 +233,7 @@ export interface ExpandOptions {
 /** The forms of an export. */
 export type ExportForm = "phi-core" | "openai" | "responses" | "anthropic" | "markdown" | "jsonl";
 
+const EDIT = ["match", "tool", "larger", "olderThan", "dryRun", "reason"] as const;
 const CONTEXT = ["maxTokens", "maxBytes", "format", "check", "signal"] as const;
 
 /**
@@ -417,6 +436,45 @@ export class Session {
   async redo(run?: string, options?: { reason?: string | undefined }): Promise<FlipReport> {
     const { reason } = checked(options, ["reason"], "redo");
     return decode(await this.#calls.run(() => this.#native.redo(run, reason)));
+  }
+
+  /**
+   * Removes messages or parts from contexts. They stay stored; `undo` or `restore` takes it back. A tool call and its
+   * results are removed together, and so is what a provider bound to a removed part.
+   */
+  async drop(targets: EditTarget | EditTarget[], options?: EditOptions): Promise<EditReport> {
+    return await this.#edit("removed", targets, checked(options, EDIT, "drop"));
+  }
+
+  /** Shows a marker of one line in place of messages or parts, such as old tool results; see `drop`. */
+  async clear(targets: EditTarget | EditTarget[], options?: EditOptions): Promise<EditReport> {
+    return await this.#edit("cleared", targets, checked(options, EDIT, "clear"));
+  }
+
+  /** Shows a text in place of a message or a part; see `drop`. The text of a call is its arguments. */
+  async replace(
+    target: EditTarget,
+    text: string,
+    options?: Pick<EditOptions, "dryRun" | "reason">,
+  ): Promise<EditReport> {
+    return await this.#edit("replaced", target, checked(options, ["dryRun", "reason"], "replace"), text);
+  }
+
+  async #edit(
+    action: string,
+    targets: EditTarget | EditTarget[],
+    { match, tool, larger, olderThan, dryRun = false, reason }: EditOptions,
+    text?: string,
+  ): Promise<EditReport> {
+    const conditions = { match, tool, larger, older_than: olderThan };
+    const request = JSON.stringify({ targets: [targets].flat(), ...conditions, text, dry_run: dryRun, reason });
+    return decode(await this.#calls.run(() => this.#native.edit(action, request)));
+  }
+
+  /** Undoes the edits of turns, messages or calls, and returns the reports of the undone runs. */
+  async restore(targets: EditTarget | EditTarget[]): Promise<FlipReport[]> {
+    const given = JSON.stringify([targets].flat());
+    return decode(await this.#calls.run(() => this.#native.restore(given)));
   }
 
   /**

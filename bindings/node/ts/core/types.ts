@@ -109,6 +109,47 @@ export interface FlipReport {
   tokens_after: number;
 }
 
+/**
+ * A target of an edit: `LOOP:TURN`, `LOOP:FIRST..LAST`, `LOOP:TURN:SEQ`, `LOOP:TURN:SEQ:PART` or the id of a call; or
+ * the same as an object.
+ */
+export type EditTarget =
+  | string
+  | { call: string }
+  | { loop_id: string; turn: number; last_turn?: number | undefined }
+  | { loop_id: string; turn: number; seq: number; part?: number | undefined };
+
+/** An edited message or part. */
+export interface EditedMessage {
+  loop_id: string;
+  turn: number;
+  seq: number;
+  /** The part; absent for the whole message. */
+  part?: number;
+  action: "removed" | "cleared" | "replaced" | (string & {});
+  tokens_before: number;
+  tokens_after: number;
+}
+
+/** The result of an edit. */
+export interface EditReport {
+  /** The run that the edits belong to; `null` for a dry run. */
+  run_id: string | null;
+  edits: EditedMessage[];
+  /** The other halves of pairs, which are removed too. */
+  paired: EditedMessage[];
+  /** Content that a provider bound to an edited part, which is removed too. */
+  bound: EditedMessage[];
+  /** The messages that match and were not edited. */
+  skipped: { loop_id: string; turn: number; seq: number; reason: string }[];
+  /** The runs of compactions whose texts are not active any more. */
+  stale: string[];
+  tokens_before: number;
+  tokens_after: number;
+  messages_before: number;
+  messages_after: number;
+}
+
 /** An undo or a redo of a compaction. */
 export interface Flip {
   run_id: string;

@@ -48,7 +48,7 @@ from loopstore._errors import (
 from loopstore._json import Form, Message, Messages
 from loopstore._loopstore import COUNTERS, __version__
 from loopstore._policy import Policy, Summarizer, SummaryAnswer, SummaryRequest
-from loopstore._store import Appended, CallState, Prepared, Recall, Session, Store
+from loopstore._store import Appended, CallState, EditTarget, Prepared, Recall, Session, Store
 
 __all__ = [
     "COUNTERS",
@@ -61,6 +61,7 @@ __all__ = [
     "ClosedError",
     "DamagedError",
     "DiskFullError",
+    "EditTarget",
     "ExistsError",
     "ForkedError",
     "Form",

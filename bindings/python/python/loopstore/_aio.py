@@ -18,6 +18,7 @@ from loopstore._store import (
     Appended,
     CallState,
     Confidence,
+    EditTarget,
     Json,
     Path,
     Prepared,
@@ -466,6 +467,67 @@ class AsyncSession:
     async def redo(self, run: str | None = None, *, reason: str | None = None) -> Json:
         """As `Session.redo`."""
         return await self._workers.run(self._session.redo, run, reason=reason)
+
+    async def drop(
+        self,
+        *targets: EditTarget,
+        match: str | None = None,
+        tool: str | None = None,
+        larger: int | None = None,
+        older_than: int | None = None,
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> Json:
+        """As `Session.drop`."""
+        return await self._workers.run(
+            self._session.drop,
+            *targets,
+            match=match,
+            tool=tool,
+            larger=larger,
+            older_than=older_than,
+            dry_run=dry_run,
+            reason=reason,
+        )
+
+    async def clear(
+        self,
+        *targets: EditTarget,
+        match: str | None = None,
+        tool: str | None = None,
+        larger: int | None = None,
+        older_than: int | None = None,
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> Json:
+        """As `Session.clear`."""
+        return await self._workers.run(
+            self._session.clear,
+            *targets,
+            match=match,
+            tool=tool,
+            larger=larger,
+            older_than=older_than,
+            dry_run=dry_run,
+            reason=reason,
+        )
+
+    async def replace(
+        self,
+        target: EditTarget,
+        text: str,
+        *,
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> Json:
+        """As `Session.replace`."""
+        return await self._workers.run(
+            self._session.replace, target, text, dry_run=dry_run, reason=reason
+        )
+
+    async def restore(self, *targets: EditTarget) -> list[Json]:
+        """As `Session.restore`."""
+        return await self._workers.run(self._session.restore, *targets)
 
     async def fork(self, loop_id: str, turn: int, seq: int | None = None) -> AsyncSession:
         """As `Session.fork`."""

@@ -16,6 +16,9 @@ from loopstore._policy import Policy, native
 Path = str | PathLike[str]
 Json = dict[str, Any]
 Confidence = Literal["low", "medium", "high"]
+EditTarget = str | Mapping[str, Any]
+"""A target of an edit: `LOOP:TURN`, `LOOP:FIRST..LAST`, `LOOP:TURN:SEQ`, `LOOP:TURN:SEQ:PART` or the id of a call; or
+these as a dictionary: `call`, or `loop_id` and `turn`, with `last_turn`, or with `seq` and `part`."""
 
 
 class Appended(NamedTuple):
@@ -379,6 +382,13 @@ class Store:
         return found
 
 
+def _conditions(
+    match: str | None, tool: str | None, larger: int | None, older_than: int | None
+) -> Json:
+    """Return the conditions of an edit for the native part."""
+    return {"match": match, "tool": tool, "larger": larger, "older_than": older_than}
+
+
 def _redaction(
     allow: Iterable[str], only: Iterable[str], min_confidence: Confidence | None
 ) -> Json:
@@ -699,6 +709,85 @@ class Session:
     def redo(self, run: str | None = None, *, reason: str | None = None) -> Json:
         """Redo the compaction that was undone last, or the named one."""
         report: Json = decode(self._native.redo(run, reason))
+        return report
+
+    def drop(
+        self,
+        *targets: EditTarget,
+        match: str | None = None,
+        tool: str | None = None,
+        larger: int | None = None,
+        older_than: int | None = None,
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> Json:
+        """Remove messages or parts from contexts. They stay stored; `undo` or `restore` takes it back.
+
+        A tool call and its results are removed together, and so is what a provider bound to a removed part.
+
+        Args:
+            targets: The turns, messages, parts and calls.
+            match: Also all messages that contain these words, and meet the other conditions.
+            tool: Also all results of this tool.
+            larger: Also all messages of more than this number of bytes.
+            older_than: Also all messages that at least this number of complete turns follow.
+            dry_run: True to return the report without writing anything.
+            reason: The reason, stored with the run.
+
+        Returns:
+            The report: `run_id`, `edits`, `paired`, `bound`, `skipped`, `stale`, and the size of the context before
+            and after.
+
+        Raises:
+            InvalidInputError: A target cannot be edited, or nothing matches.
+        """
+        conditions = _conditions(match, tool, larger, older_than)
+        return self._edit("removed", targets, conditions, dry_run, reason)
+
+    def clear(
+        self,
+        *targets: EditTarget,
+        match: str | None = None,
+        tool: str | None = None,
+        larger: int | None = None,
+        older_than: int | None = None,
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> Json:
+        """Show a marker of one line in place of messages or parts, such as old tool results: see `drop`."""
+        conditions = _conditions(match, tool, larger, older_than)
+        return self._edit("cleared", targets, conditions, dry_run, reason)
+
+    def replace(
+        self,
+        target: EditTarget,
+        text: str,
+        *,
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> Json:
+        """Show a text in place of a message or a part: see `drop`. The text of a call is its arguments."""
+        return self._edit("replaced", (target,), {"text": text}, dry_run, reason)
+
+    def restore(self, *targets: EditTarget) -> list[Json]:
+        """Undo the edits of turns, messages or calls, and return the reports of the undone runs.
+
+        Raises:
+            InvalidInputError: No live edit has these targets, or its run has other targets too: undo the run.
+        """
+        reports: list[Json] = decode(self._native.restore(encode(list(targets))))
+        return reports
+
+    def _edit(
+        self,
+        action: str,
+        targets: Iterable[EditTarget],
+        given: Json,
+        dry_run: bool,
+        reason: str | None,
+    ) -> Json:
+        request = {**given, "targets": list(targets), "dry_run": dry_run, "reason": reason}
+        report: Json = decode(self._native.edit(action, encode(request)))
         return report
 
     def fork(self, loop_id: str, turn: int, seq: int | None = None) -> Session:

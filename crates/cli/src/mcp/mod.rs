@@ -1,5 +1,6 @@
 //! `loopstore mcp`
 
+mod editing;
 mod lines;
 mod scope;
 mod tools;
@@ -41,7 +42,8 @@ pub struct McpArgs {
     /// The maximum number of tokens in one answer; longer answers are paged.
     #[arg(long, value_name = "N", default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(200..))]
     max_tokens: u64,
-    /// The writing tools that the agent may use: remember, compact, undo. None of them removes or changes a message.
+    /// The writing tools that the agent may use: remember, compact, undo, drop, clear. None of them
+    /// removes or changes a stored message.
     #[arg(long, value_name = "TOOL", value_delimiter = ',')]
     allow: Vec<WritingTool>,
 }

@@ -1,5 +1,5 @@
-//! The tools that write, each available only if it was allowed: pinning, compaction, and its undo. None of them removes
-//! or changes a message.
+//! The tools that write, each available only if it was allowed: pinning, compaction and its undo, and edits. None of them
+//! removes or changes a stored message.
 
 use clap::ValueEnum;
 use loopstore::compact::{CompactOutcome, FlipRequest};
@@ -11,14 +11,15 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::compact;
+use super::editing::{CLEAR, DROP};
 use super::scope::CallTarget;
 use super::tools::{CallArguments, Lookup, ToolAnswer, ToolSpec, cut, loop_of, message, read};
 
 /// The maximum size of a text that an agent gives as a reason, and of an error that it gets, in bytes.
-const MAX_TEXT: usize = 300;
+pub(super) const MAX_TEXT: usize = 300;
 
-/// The maximum number of pinned messages in the list.
-const NAMED: usize = 10;
+/// The maximum number of pinned or edited messages in a list.
+pub(super) const NAMED: usize = 10;
 
 /// A tool that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,8 +28,12 @@ pub enum WritingTool {
     Remember,
     /// Compact the session.
     Compact,
-    /// Undo the last compaction.
+    /// Undo the last compaction or edit.
     Undo,
+    /// Remove messages from contexts.
+    Drop,
+    /// Show a marker in contexts in place of messages.
+    Clear,
 }
 
 impl WritingTool {
@@ -38,6 +43,8 @@ impl WritingTool {
             Self::Remember => &REMEMBER,
             Self::Compact => &COMPACT,
             Self::Undo => &UNDO,
+            Self::Drop => &DROP,
+            Self::Clear => &CLEAR,
         }
     }
 }
@@ -138,7 +145,10 @@ fn remember(
     })))
 }
 
-fn current_loop(store: &dyn Database, session: &SessionId) -> Result<loopstore::LoopId, String> {
+pub(super) fn current_loop(
+    store: &dyn Database,
+    session: &SessionId,
+) -> Result<loopstore::LoopId, String> {
     let found = loopstore::extend::read(store, |read| {
         let session = loopstore::extend::session_of(read, session)?;
         Ok(loopstore::extend::leaf_of(read, &session, None)?

@@ -437,7 +437,7 @@ fn what_is_asked_wrongly_is_told_and_nothing_changes() {
 fn what_writes_is_off_unless_it_is_allowed_by_name() {
     let (_folder, file) = staged();
     let mut client = Client::new(&file, &["mine"]);
-    for tool in ["remember", "compact", "undo"] {
+    for tool in ["remember", "compact", "undo", "drop", "clear"] {
         let told = client.ask("tools/call", json!({"name": tool, "arguments": {}}));
         assert!(
             told["error"]["message"]
@@ -531,6 +531,41 @@ fn what_an_agent_asks_to_write_wrongly_is_told_and_leaves_nothing() {
     // Tools that write cannot reach another session either.
     let (text, is_error) = client.call("remember", json!({"turn": 0, "session_id": "theirs"}));
     assert!(is_error && text.contains("unknown field"), "{text}");
+}
+
+#[test]
+fn an_agent_drops_and_clears_what_it_does_not_need_and_takes_it_back() {
+    let (_folder, file) = staged();
+    let mut client = Client::new(&file, &["mine", "--allow", "drop,clear,undo"]);
+    for (given, why) in [
+        (json!({}), "name one target"),
+        (json!({"turn": 1, "call": "x"}), "name one target"),
+        (json!({"turn": 1, "larger": 5}), "name one target"),
+        (json!({"turn": 2, "last_turn": 1}), "not before `turn`"),
+        (json!({"turn": 1, "part": 0}), "then `part`"),
+        (json!({"turn": 9_999}), "not on the chain"),
+        (json!({"turn": -1}), "invalid"),
+        (json!({"turn": 1, "loop_id": "zzz"}), "zzz"),
+        (json!({"call": "no-such"}), "not on the chain"),
+        (json!({"match": "nobody said this"}), "nothing to edit"),
+        (json!({"text": "x"}), "unknown field"),
+        (json!({"turn": 1, "session_id": "theirs"}), "unknown field"),
+    ] {
+        for tool in ["drop", "clear"] {
+            let (text, is_error) = client.call(tool, given.clone());
+            assert!(is_error && text.contains(why), "{tool} {given}: {text}");
+        }
+    }
+    client.json("undo", json!({}));
+    let wanted = json!({"match": "needle", "dry_run": true});
+    let dry = client.json("drop", wanted);
+    assert_eq!(dry["run_id"], Value::Null);
+    assert!(dry["edited"].as_u64() > Some(0), "{dry}");
+    let dropped = client.json("drop", json!({"match": "needle", "reason": "not needed"}));
+    assert_eq!(dropped["tokens_after"], dry["tokens_after"]);
+    assert_eq!(dropped["session_id"], "mine");
+    let undone = client.json("undo", json!({}));
+    assert_eq!(undone["tokens_after"], dropped["tokens_before"]);
 }
 
 #[test]
