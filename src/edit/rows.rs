@@ -177,7 +177,9 @@ fn marker(part: &Content, session: &str, loop_id: &LoopId, turn: u32) -> String 
             format!("{} bytes", grouped(bytes))
         }
     };
-    format!("[cleared: {size}; loopstore expand {session} --loop {loop_id} --turns {turn}..{turn}]")
+    format!(
+        "[cleared: {size}; expand turn {turn} of loop {loop_id}, session {session}, to read it]"
+    )
 }
 
 /// Returns a number with a comma between each three digits.
@@ -205,7 +207,7 @@ mod tests {
         let shown = marker(&text, "weather", &loop_id, 12);
         assert_eq!(
             shown,
-            "[cleared: 15,000 bytes, 3,000 lines; loopstore expand weather --loop loop-1 --turns 12..12]"
+            "[cleared: 15,000 bytes, 3,000 lines; expand turn 12 of loop loop-1, session weather, to read it]"
         );
         let call = Content::tool_call("c", "ls", Json::parse(r#"{"path":"/"}"#).unwrap());
         assert_eq!(marker(&call, "weather", &loop_id, 0), "{}");

@@ -20,10 +20,10 @@ pub struct InstallArgs {
     /// Set up the server of tools too, `loopstore mcp`: the agent can look up compacted messages.
     #[arg(long)]
     mcp: bool,
-    /// The writing tools of the server that the agent may use: remember, compact, undo. None of them removes or
-    /// changes a message.
+    /// The writing tools of the server that the agent may use: remember, compact, undo, drop, clear. None of them
+    /// removes or changes a message.
     #[arg(long, value_name = "TOOL", value_delimiter = ',', requires = "mcp",
-        value_parser = ["remember", "compact", "undo"])]
+        value_parser = ["remember", "compact", "undo", "drop", "clear"])]
     allow: Vec<String>,
     /// Only show what would be written.
     #[arg(long)]

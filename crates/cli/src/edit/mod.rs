@@ -34,7 +34,7 @@ pub struct DropArgs {
 
 /// Show a marker in place of messages; the record keeps their texts
 ///
-/// The marker names the size of the text and the command that prints it. A cleared tool result keeps its call;
+/// The marker names the size of the text and its turn, which `loopstore expand` prints. A cleared tool result keeps its call;
 /// cleared arguments of a call become `{}`. `loopstore undo` or `loopstore restore` brings the texts back.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:

@@ -140,7 +140,8 @@ pub fn a_cleared_result_shows_its_size_and_the_way_to_it(store: &dyn SessionStor
     let after = context(&history);
     assert_eq!(after.messages.len(), before.messages.len());
     let shown = text(&after);
-    let marker = "[cleared: 200 bytes, 40 lines; loopstore expand s --loop loop-0 --turns 3..3]";
+    let marker =
+        "[cleared: 200 bytes, 40 lines; expand turn 3 of loop loop-0, session s, to read it]";
     assert!(
         shown.contains(marker) && shown.contains("[cleared: image/png, 8 bytes;"),
         "{shown}"

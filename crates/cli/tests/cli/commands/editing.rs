@@ -13,17 +13,29 @@ fn what_is_dropped_is_shown_first_and_comes_back() {
     let stage = Stage::new();
     let before = texts(&stage);
     let preview = stage.say("drop work ask:0:2 --dry-run").out;
-    assert_snapshot!(preview, @"");
+    assert_snapshot!(preview, @r"
+    message    action          author                            tokens  after  text
+    ask:0:2    removed         result of read_file (call ask-0)     409      0  line 1 of the file\nline 2 of the…
+    ask:0:1:1  removed (pair)  assistant                             16      0  Turn 0 of: ask what is broken\n(c…
+    Would remove 1 message, 1 part of pairs with them: 10,012 -> 9,587 tokens, 49 -> 48 messages
+    Nothing was written.
+    ");
     assert_eq!(texts(&stage), before);
-    assert_snapshot!(stage.say("drop work ask:0:2 --reason noise").out, @"");
+    assert_snapshot!(stage.say("drop work ask:0:2 --reason noise").out, @r"
+    Removed 1 message, 1 part of pairs with them: 10,012 -> 9,587 tokens, 49 -> 48 messages
+    `loopstore undo work --run RUN` takes it back.
+    ");
     assert_ne!(texts(&stage), before);
-    assert_snapshot!(stage.say("history work").out, @"");
+    assert_snapshot!(stage.say("history work").out, @r"
+    RUN                             LOOP  STARTED              TRIGGER  STRATEGY  OUTCOME    STATE   BEFORE  AFTER
+    RUN  test  NOW  edit     edit      committed  active  10,012  9,587
+    ");
     let row = stage.json("sql SELECT/**/action,from_turn,is_live/**/FROM/**/v_edits");
     assert_eq!(
         (row[0]["action"].as_str(), row[0]["from_turn"].as_u64()),
         (Some("removed"), Some(0))
     );
-    assert_snapshot!(stage.say("restore work ask:0:2").out, @"");
+    assert_snapshot!(stage.say("restore work ask:0:2").out, @"Run RUN is undone: 9,587 -> 10,012 tokens");
     assert_eq!(texts(&stage), before);
     assert_eq!(stage.json("verify")["ok"], true);
 }

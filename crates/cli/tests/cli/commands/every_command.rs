@@ -339,7 +339,7 @@ fn every_view_opens_in_the_plain_shell() {
     );
     let names = views.iter().map(|row| row["name"].as_str().unwrap());
     let names: Vec<&str> = names.filter(|name| name.starts_with("v_")).collect();
-    assert_eq!(names.len(), 16);
+    assert_eq!(names.len(), 17);
     for view in names {
         let rows = query_rows(&database, &format!("SELECT * FROM {view}"));
         // No answer here has a provider's token count, and nothing was removed.
