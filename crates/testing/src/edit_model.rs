@@ -113,11 +113,11 @@ impl Rows {
 
     fn is_live(&self, chain: &[Link], run: &RunRow, at: Tick) -> bool {
         let flips = self.flips[&run.key].iter();
-        let counting = flips.filter(|flip| flip.tick <= at && Self::counts(chain, flip.point));
+        let mut counting = flips.filter(|flip| flip.tick <= at && Self::counts(chain, flip.point));
         run.outcome == Outcome::Committed
             && run.tick <= at
             && Self::counts(chain, run.point)
-            && counting.last().is_none_or(|flip| flip.redo)
+            && counting.next_back().is_none_or(|flip| flip.redo)
     }
 
     /// Returns the live edits, oldest first, each with the id of its run.
