@@ -34,8 +34,8 @@ pub struct DropArgs {
 
 /// Show a marker in place of messages; the record keeps their texts
 ///
-/// The marker names the size of the text and its turn, which `loopstore expand` prints. A cleared tool result keeps its call;
-/// cleared arguments of a call become `{}`. `loopstore undo` or `loopstore restore` brings the texts back.
+/// The marker names the size of the text and its turn, which `loopstore expand` prints. A cleared tool result keeps
+/// its call; cleared arguments of a call become `{}`. `loopstore undo` or `loopstore restore` brings the texts back.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   loopstore clear SESSION call_7                                 the result of a tool call
