@@ -332,6 +332,7 @@ fn every_view_opens_in_the_plain_shell() {
     stage.say("compact work --max-tokens 9000");
     stage.say("context work --record");
     stage.say("pin work ask:0");
+    assert_eq!(stage.say("clear work --larger 100").code, 0);
     let database = stage.path("loopstore.db");
     let views = query_rows(
         &database,
