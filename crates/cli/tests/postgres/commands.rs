@@ -339,6 +339,30 @@ fn every_command_says_the_same_on_both_backends() {
     ] {
         both.json(args);
     }
+    let prompt = format!("{leaf}:0:0");
+    for args in [
+        // The reports of edits name the runs that they make stale, which differ.
+        &["undo", "pair", "--run", "RUN0"] as &[&str],
+        &["drop", "pair", &turn, "--dry-run"],
+        &["drop", "pair", &turn, "--reason", "a detour"],
+        &["context", "pair"],
+        &["show", "pair"],
+        &[
+            "sql",
+            "SELECT loop_id, from_turn, to_seq, part, action, text, is_live FROM v_edits ORDER BY from_seq, part",
+        ],
+        &["restore", "pair", &turn],
+        &["clear", "pair", "--tool", "Read", "--older-than", "2-turns"],
+        &["replace", "pair", &prompt, "--text", "Mend it all"],
+        &["context", "pair"],
+        &["verify"],
+        &["undo", "pair"],
+        &["undo", "pair"],
+        &["redo", "pair", "--run", "RUN0"],
+        &["context", "pair"],
+    ] {
+        both.json(args);
+    }
     both.lines(
         &["append", "told", "--format", "openai"],
         r#"{"role":"user","content":"Who mends it?"}

@@ -18,7 +18,7 @@ use loopstore_postgres::{Engine, PostgresStore, schema};
 use loopstore_testing::postgres::{Client, NoTls};
 
 use super::commands::{command, transcript};
-use crate::support::histories::{History, answer, result, user};
+use crate::support::histories::{History, answer, loop_id, result, user};
 use crate::support::server::{self, PostgresServer};
 
 /// Tables without rows of tenants.
@@ -162,6 +162,13 @@ impl Tenants {
         assert!(history.flip(0, false) && history.flip(0, true));
         let of = PinRef::turn("loop-0", 1);
         pin(&store, &history.session, &PinRequest { of, leaf: None }).unwrap();
+        let target = EditTarget::Message(loop_id(0), 3, 10);
+        edit(
+            &store,
+            &history.session,
+            &EditRequest::replace(target, word),
+        )
+        .unwrap();
         let row = history.row(1);
         store::write(&store, |write| {
             let _held = lease::acquire(write, row.key, word, 600_000, 0)?;
