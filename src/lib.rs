@@ -172,7 +172,6 @@ pub use compact::{
     PinList, PinRef, PinReport, PinRequest, Policy, RepairReport, TokenSource,
     compact_session_loops, pin, pins, redo, repair_session, undo, unpin,
 };
-// What contexts show in another form, or not at all.
 #[cfg(feature = "tokio")]
 #[doc(no_inline)]
 pub use compaction::FutureSummarizer;
@@ -186,6 +185,8 @@ pub use compaction::{
 };
 #[doc(no_inline)]
 pub use context::{BuildOptions, build_context_as_of, build_context_from_session, resolve_scope};
+
+// Edits of messages in contexts.
 pub use edit::{
     EditFilter, EditReport, EditRequest, EditTarget, EditedMessage, SkippedMessage, edit, restore,
 };

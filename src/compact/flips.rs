@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::edit_faults::{check_faults, faults_with};
+use loopstore_core::edit::{check_faults, faults_with};
+
 use crate::context::{BuildOptions, Chain, leaf_of, session_of, view_for};
 use crate::model::{LoopId, SealingProvider, SessionId, Time};
 use crate::store::active_blocks::{ActiveBlocks, ChainView};
@@ -144,8 +145,8 @@ fn flip(
     })
 }
 
-/// Undoes some live runs, as they count from a leaf.
-pub(crate) fn undo_all(
+/// Undoes some live runs of edits, as they count from a leaf.
+pub(crate) fn undo_edits(
     write: &mut dyn StoreWrite,
     session: &SessionId,
     request: &FlipRequest,
@@ -153,6 +154,7 @@ pub(crate) fn undo_all(
 ) -> StoreResult<Vec<FlipReport>> {
     let mut owner = session_of(write, session)?;
     let leaf = leaf_of(write, &owner, request.leaf.as_ref())?;
+    let faults = faults_with(write, &leaf, None)?;
     let mut reports = Vec::with_capacity(runs.len());
     for run in runs {
         let tokens_before = context_tokens(write, &leaf, None)?;
@@ -170,6 +172,7 @@ pub(crate) fn undo_all(
             tokens_after: context_tokens(write, &leaf, None)?,
         });
     }
+    check_faults(&faults, &faults_with(write, &leaf, None)?)?;
     Ok(reports)
 }
 

@@ -14,7 +14,6 @@ mod approval;
 mod candidate;
 mod check;
 mod commit;
-mod edit_faults;
 mod events;
 mod fallback;
 mod flips;
@@ -53,11 +52,10 @@ use approval::Decided;
 pub use approval::{Approval, Proposal, ProposedBlock};
 use candidate::FallbackStep;
 use commit::PendingRun;
-pub(crate) use edit_faults::{check_faults, faults_with};
 pub use events::{
     CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks, WindowWarning,
 };
-pub(crate) use flips::undo_all;
+pub(crate) use flips::undo_edits;
 pub use flips::{FlipReport, FlipRequest, redo, undo};
 use guard::guarded;
 pub use originals::OriginalsLocation;

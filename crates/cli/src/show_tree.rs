@@ -27,6 +27,8 @@ struct TreeView<'a> {
     children: Vec<Vec<usize>>,
     /// True for the loops from the root to the current one.
     is_current: Vec<bool>,
+    /// The edits of each loop, by run.
+    edits: Vec<Vec<&'a Record>>,
     lines: Vec<String>,
 }
 
@@ -46,6 +48,13 @@ impl<'a> TreeView<'a> {
             parents.push(parent);
             seen.insert(row.text("loop_id").unwrap_or_default(), at);
         }
+        let mut edits = vec![Vec::new(); count];
+        for edit in &view.edits {
+            let owner = edit.text("loop_id").and_then(|id| seen.get(&id));
+            if let Some(at) = owner {
+                edits[*at].push(edit);
+            }
+        }
         let mut is_current = vec![false; count];
         let current = view.session.text("current_loop_id");
         let mut step = current.and_then(|id| seen.get(&id).copied());
@@ -58,6 +67,7 @@ impl<'a> TreeView<'a> {
             parents,
             children,
             is_current,
+            edits,
             lines: Vec::new(),
         }
     }
@@ -103,7 +113,7 @@ impl<'a> TreeView<'a> {
             self.lines
                 .push(format!("{indent}    {}", block_line(block)));
         }
-        for line in edit_lines(&self.view.edits, row) {
+        for line in edit_lines(&self.edits[at]) {
             self.lines.push(format!("{indent}    {line}"));
         }
     }
@@ -154,10 +164,9 @@ fn head(row: &Record) -> String {
 }
 
 /// Returns a line for each run that edited messages of a loop: how many edits of each kind, and of which turns.
-fn edit_lines(edits: &[Record], owner: &Record) -> Vec<String> {
-    let loop_id = owner.text("loop_id");
+fn edit_lines(edits: &[&Record]) -> Vec<String> {
     let mut runs: Vec<(String, Vec<&Record>)> = Vec::new();
-    for edit in edits.iter().filter(|edit| edit.text("loop_id") == loop_id) {
+    for edit in edits {
         let run = edit.text("run_id").unwrap_or_default();
         match runs.last_mut().filter(|(last, _)| *last == run) {
             Some((_, own)) => own.push(edit),

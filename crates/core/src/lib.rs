@@ -4,6 +4,7 @@
 //!   blocks are active, what a lease allows, what a digest covers, what a pack holds.
 //! - `overlay` is the one assembler of blocks.
 //! - [`context`] reads the messages that a model call sees through the blocks.
+//! - `edit` takes messages out of contexts, and finds what brings them back.
 //!
 //! There is no SQL here and no database: `loopstore` brings SQLite, `loopstore-postgres` PostgreSQL. Compaction,
 //! search and the interface for programs are in `loopstore` too. A program depends on `loopstore`; this crate is
@@ -16,6 +17,8 @@
 )]
 
 pub mod context;
+#[doc(hidden)]
+pub mod edit;
 #[doc(hidden)]
 pub mod failpoints;
 #[doc(hidden)]

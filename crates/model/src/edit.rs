@@ -1,4 +1,4 @@
-//! What an edit does with a message or a part of it.
+//! The actions of edits.
 
 use serde::{Deserialize, Serialize};
 

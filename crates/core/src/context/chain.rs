@@ -11,10 +11,10 @@ use crate::compaction::plan::{
     ChainTurn, ForeignAnswer, LoopFacts, fit, is_hidden, reached, window,
 };
 use crate::compaction::{CompactionConfig, CompactionScope, ContextConfig, OlderLoops};
-use crate::model::{Message, Role, Turns};
+use crate::model::{Message, Turns};
 use crate::overlay::turn_seqs;
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, ChainView, depth_of};
-use crate::store::append::size_through;
+use crate::store::append::{recorded_size, size_through};
 use crate::store::{
     self, BlockCore, BlockKey, CallSite, LiveEdits, LoopKey, MessageEdit, NewBlock, RunKey,
     Section, SessionKey, Size, StoreError, StoreRead, StoreResult,
@@ -509,7 +509,7 @@ fn with_originals(
             continue;
         };
         let Some(edit) = edits.at(seq) else { continue };
-        let original = scan(read, block.loop_key, seq..seq.saturating_add(1))?;
+        let original = recorded_size(read, block.loop_key, seq..seq.saturating_add(1))?;
         size.add(original);
         match (message.body, edit) {
             (Some(body), _) => {
@@ -547,7 +547,11 @@ fn size_to(read: &dyn StoreRead, link: &ChainLink, view: ChainView) -> StoreResu
     let row = read
         .turn(link.row.key, last)?
         .ok_or_else(|| StoreError::Damaged(format!("turn {last} is missing")))?;
-    size.add(scan(read, link.row.key, row.first_seq..link.end_seq)?);
+    size.add(recorded_size(
+        read,
+        link.row.key,
+        row.first_seq..link.end_seq,
+    )?);
     Ok(size)
 }
 
@@ -561,25 +565,13 @@ fn tail_of(
     let key = link.row.key;
     let covered = block.layout.end();
     if covered >= link.turns {
-        return scan(read, key, block.through..link.end_seq);
+        return recorded_size(read, key, block.through..link.end_seq);
     }
     // Whole turns come from the totals; only late messages of a covered turn are read.
     let next = read
         .turn(key, covered)?
         .ok_or_else(|| StoreError::Damaged(format!("turn {covered} is missing")))?;
-    let mut size = scan(read, key, block.through..next.first_seq.min(link.end_seq))?;
+    let mut size = recorded_size(read, key, block.through..next.first_seq.min(link.end_seq))?;
     size.add(size_to(read, link, view)?.without(size_through(read, key, covered)?));
-    Ok(size)
-}
-
-/// Adds up the messages of a loop; extensions do not count.
-fn scan(read: &dyn StoreRead, loop_key: LoopKey, seqs: std::ops::Range<u32>) -> StoreResult<Size> {
-    let mut size = Size::default();
-    read.sizes(loop_key, seqs, &mut |message| {
-        if message.role != Role::Extension {
-            size.add(message.size);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
     Ok(size)
 }

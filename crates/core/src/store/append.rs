@@ -324,7 +324,21 @@ pub fn size_within(
     };
     let mut size = size_through(read, loop_key, last)?;
     let first = turn_of(read, loop_key, last)?.first_seq;
-    read.sizes(loop_key, first..end, &mut |message| {
+    size.add(recorded_size(read, loop_key, first..end)?);
+    Ok(size)
+}
+
+/// Returns the size of messages of a loop as they were recorded; extensions do not count.
+///
+/// # Errors
+/// If the store fails.
+pub fn recorded_size(
+    read: &(impl StoreRead + ?Sized),
+    loop_key: LoopKey,
+    seqs: std::ops::Range<u32>,
+) -> StoreResult<Size> {
+    let mut size = Size::default();
+    read.sizes(loop_key, seqs, &mut |message| {
         if message.role != Role::Extension {
             size.add(message.size);
         }

@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use super::append::recorded_size;
 use super::live_edits::set_text;
 use super::rows::{EditRow, EditedPart, LoopKey, Size};
 use super::{StoreError, StoreRead, StoreResult, codec};
-use crate::model::{AgentMessage, Content, Role};
+use crate::model::{AgentMessage, Content};
 use crate::tokens::TokenCounter;
 
 /// Returns the tokens of a part, and the bytes of its JSON.
@@ -52,7 +53,8 @@ pub fn measure(
     edit: &mut EditRow,
 ) -> StoreResult<()> {
     let Some(part) = edit.part else {
-        edit.before = size_of_messages(read, edit.loop_key, edit.seqs)?;
+        let (from, to) = edit.seqs;
+        edit.before = recorded_size(read, edit.loop_key, from..to.saturating_add(1))?;
         return Ok(());
     };
     let message = message_at(read, edit.loop_key, edit.seqs.0)?;
@@ -65,21 +67,6 @@ pub fn measure(
 fn part_of(message: &AgentMessage, part: EditedPart) -> Option<&Content> {
     let content = message.message()?.content();
     content.get(usize::try_from(part.number).ok()?)
-}
-
-fn size_of_messages(
-    read: &dyn StoreRead,
-    loop_key: LoopKey,
-    (from, to): (u32, u32),
-) -> StoreResult<Size> {
-    let mut size = Size::default();
-    read.sizes(loop_key, from..to.saturating_add(1), &mut |message| {
-        if message.role != Role::Extension {
-            size.add(message.size);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(size)
 }
 
 fn message_at(

@@ -6,13 +6,14 @@
 //! the edits of different runs combine, and an undo of one brings back exactly what only that one hid.
 
 use std::collections::BTreeMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use sha2::{Digest as _, Sha256};
 
+use super::append::recorded_size;
 use super::rows::{EditRow, RunEdit, RunKey, Size};
 use super::{LoopKey, StoreRead, StoreResult};
-use crate::model::{AgentMessage, Content, EditAction, Json, Role};
+use crate::model::{AgentMessage, Content, EditAction, Json};
 
 /// The live edits of the messages of one loop.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -192,7 +193,7 @@ impl LiveEdits {
             let is_whole = part.start == range.seqs.0 && part.end - 1 == range.seqs.1;
             match range.size.filter(|_| is_whole) {
                 Some(size) => less.add(size),
-                None => less.add(recorded(read, loop_key, part)?),
+                None => less.add(recorded_size(read, loop_key, part)?),
             }
         }
         for (seq, message) in self.edited.range(seqs.start..seqs.end.max(seqs.start)) {
@@ -201,7 +202,7 @@ impl LiveEdits {
                     less.add(before);
                     more.add(after);
                 }
-                None => less.add(recorded(read, loop_key, *seq..seq.saturating_add(1))?),
+                None => less.add(recorded_size(read, loop_key, *seq..seq.saturating_add(1))?),
             }
         }
         let mut size = size;
@@ -214,18 +215,6 @@ fn removed_at(removed: &[RemovedRange], seq: u32) -> Option<&RemovedRange> {
     let after = removed.partition_point(|range| range.seqs.0 <= seq);
     let last = removed.get(after.checked_sub(1)?)?;
     (seq <= last.seqs.1).then_some(last)
-}
-
-/// Returns the size of messages as they were recorded; extensions do not count.
-fn recorded(read: &dyn StoreRead, loop_key: LoopKey, seqs: Range<u32>) -> StoreResult<Size> {
-    let mut size = Size::default();
-    read.sizes(loop_key, seqs, &mut |message| {
-        if message.role != Role::Extension {
-            size.add(message.size);
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(size)
 }
 
 impl EditedMessage {
@@ -277,7 +266,7 @@ impl EditedMessage {
                 (None, Some(_)) => {
                     content.remove(at);
                 }
-                // What is left of a redacted message.
+                // A redacted message may have fewer parts.
                 (_, None) => {}
             }
         }

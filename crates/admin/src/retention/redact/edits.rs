@@ -90,7 +90,8 @@ impl EditChanges {
 /// Returns the runs that have edits.
 fn runs_with_edits(write: &dyn StoreWrite, session: SessionKey) -> StoreResult<BTreeSet<RunKey>> {
     let mut runs = BTreeSet::new();
-    for row in write.loops(session)? {
+    let loops = write.loops(session)?;
+    for row in loops.iter().filter(|row| row.edits > 0) {
         write.edits_of_loop(row.key, &mut |found| {
             runs.insert(found.run);
             Ok(ControlFlow::Continue(()))

@@ -1,14 +1,12 @@
 //! Counts the messages of blocks, and the tokens that blocks cover and show.
 
-use std::ops::ControlFlow;
-
 use super::{RecountState, StoreRecount, count};
 use crate::model::Role;
-use crate::store::append::size_through;
+use crate::store::append::{recorded_size, size_through};
 use crate::store::error::StoreResult;
 use crate::store::{
-    BlockKey, BlockMessage, BlockRow, LoopKey, Section, Turns, added_loops, quote_body,
-    tokens_of_others, tokens_to,
+    BlockKey, BlockMessage, BlockRow, Section, Turns, added_loops, quote_body, tokens_of_others,
+    tokens_to,
 };
 use crate::tokens::TokenCounter;
 
@@ -85,7 +83,9 @@ impl<'a> CoveredOriginals<'a> {
         let mut shown = self.tokens_of(layout.first)? + self.tokens_of(layout.recent)?;
         for message in messages {
             if let (Section::Recent, Some(seq)) = (message.section, message.replaces) {
-                let original = scan(self.reader, self.block.loop_key, seq..seq.saturating_add(1))?;
+                let original =
+                    recorded_size(self.reader, self.block.loop_key, seq..seq.saturating_add(1))?;
+                let original = original.tokens;
                 shown = shown.saturating_sub(original);
             }
             let body = message.body.as_ref();
@@ -119,19 +119,4 @@ impl<'a> CoveredOriginals<'a> {
         }
         Ok(tokens)
     }
-}
-
-fn scan(
-    reader: &dyn StoreRecount,
-    loop_key: LoopKey,
-    seqs: std::ops::Range<u32>,
-) -> StoreResult<u64> {
-    let mut tokens = 0;
-    reader.sizes(loop_key, seqs, &mut |message| {
-        if message.role != Role::Extension {
-            tokens += message.size.tokens;
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(tokens)
 }

@@ -12,9 +12,9 @@ pub struct EditRow {
     pub seqs: (u32, u32),
     /// The edited part of one message; `None` if messages are removed as a whole.
     pub part: Option<EditedPart>,
-    /// What the edit does.
+    /// The action.
     pub action: EditAction,
-    /// What a context shows in place of the part; `None` if nothing is shown.
+    /// The text that a context shows in place of the part; `None` if nothing is shown.
     pub text: Option<String>,
     /// The size of the messages or the part as recorded. `messages` counts the messages that are removed as a whole.
     pub before: Size,

@@ -7,6 +7,7 @@
 //! `targets` finds the messages, `resolve` adds what belongs to them, `rows` makes the rows and their sizes.
 
 mod chain_messages;
+mod faults;
 mod report;
 mod request;
 mod resolve;
@@ -14,7 +15,6 @@ mod restore;
 mod rows;
 mod targets;
 
-use crate::compact::{check_faults, faults_with};
 use crate::context::{BuildOptions, Chain, leaf_of, session_of};
 use crate::model::{EditAction, SessionId, Time};
 use crate::overlay;
@@ -25,16 +25,17 @@ use crate::store::{
 };
 
 use chain_messages::ChainMessages;
+pub use faults::{check_faults, faults_with};
 pub use report::{EditReport, EditedMessage, SkippedMessage};
 pub use request::{EditFilter, EditRequest, EditTarget};
 use resolve::Selection;
-pub use restore::restore;
+pub use restore::runs_to_undo;
 
 /// The strategy of a run with edits that a person or a program made.
 const STRATEGY: &str = "edit";
 
 /// Edits messages of the chain of a leaf: removes, clears or replaces them or parts of them in contexts. The messages
-/// themselves are unchanged, and [`undo`](crate::undo) of the run takes the edits back.
+/// themselves are unchanged, and an undo of the run takes the edits back.
 ///
 /// The result of a removed call is removed too, and the call of a removed result, wherever on the chain they are.
 /// Signed thinking and items that only a provider can read are removed from an answer of which a part is edited.

@@ -7,7 +7,10 @@ use crate::store::active_blocks::{ActiveBlocks, ChainView, PendingEdits};
 use crate::store::{EditRefusal, LoopRow, StoreRead, StoreResult};
 
 /// Returns the faults of the originals of a chain, with the edits of a run that is still open.
-pub(crate) fn faults_with(
+///
+/// # Errors
+/// If the store fails.
+pub fn faults_with(
     read: &dyn StoreRead,
     leaf: &LoopRow,
     pending: Option<PendingEdits<'_>>,
@@ -30,7 +33,10 @@ pub(crate) fn faults_with(
 }
 
 /// Fails if there is a fault that was not there before.
-pub(crate) fn check_faults(before: &[ContextFault], after: &[ContextFault]) -> StoreResult<()> {
+///
+/// # Errors
+/// [`EditRefusal::Fault`] if there is one.
+pub fn check_faults(before: &[ContextFault], after: &[ContextFault]) -> StoreResult<()> {
     let count = |list: &[ContextFault], of: &ContextFault| {
         let is_same =
             |other: &&ContextFault| other.kind == of.kind && other.tool_call_id == of.tool_call_id;

@@ -9,7 +9,7 @@ use crate::model::{EditAction, LoopId};
 pub struct EditRequest {
     /// The leaf at which the edits are recorded; the session's current loop if `None`.
     pub leaf: Option<LoopId>,
-    /// What contexts show of the targets.
+    /// The action, which says what contexts show of the targets.
     pub action: EditAction,
     /// The messages and parts.
     pub targets: Vec<EditTarget>,

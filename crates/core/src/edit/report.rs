@@ -41,7 +41,7 @@ pub struct EditedMessage {
     /// The part; `None` for the whole message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<u32>,
-    /// What contexts show of it.
+    /// The action, which says what contexts show of it.
     pub action: EditAction,
     /// Tokens of the message or the part as recorded.
     pub tokens_before: u64,

@@ -1,4 +1,4 @@
-//! Takes edits back: an undo of the runs that edited some messages.
+//! The runs that an undo of the edits of some messages takes back.
 
 use std::collections::BTreeSet;
 
@@ -6,35 +6,17 @@ use super::chain_messages::{ChainMessages, Place};
 use super::refused;
 use super::request::EditTarget;
 use super::targets::place_of;
-use crate::compact::{FlipReport, FlipRequest, undo_all};
 use crate::context::{leaf_of, session_of};
 use crate::model::{LoopId, Message, Role, SessionId};
 use crate::store::active_blocks::{ActiveBlocks, ChainView};
-use crate::store::{self, EditRefusal, EditRow, RunKey, SessionStore, StoreRead, StoreResult};
-
-/// Restores messages: undoes the live runs of edits that have these targets.
-///
-/// # Errors
-/// [`StoreError::EditRefused`](crate::StoreError::EditRefused) if no live edit has these targets, or if one of the runs
-/// has other targets too. Also if the session or the loop does not exist, or the store fails.
-pub fn restore(
-    store: &dyn SessionStore,
-    session: &SessionId,
-    leaf: Option<&LoopId>,
-    targets: &[EditTarget],
-) -> StoreResult<Vec<FlipReport>> {
-    store::write(store, |write| {
-        let runs = runs_of(write, session, leaf, targets)?;
-        let flip = FlipRequest {
-            leaf: leaf.cloned(),
-            ..FlipRequest::default()
-        };
-        undo_all(write, session, &flip, &runs)
-    })
-}
+use crate::store::{EditRefusal, EditRow, RunKey, StoreRead, StoreResult};
 
 /// Returns the live runs of edits of the targets, newest first.
-fn runs_of(
+///
+/// # Errors
+/// [`StoreError::EditRefused`](crate::store::StoreError::EditRefused) if no live edit has these targets, or if one of the
+/// runs has other targets too. Also if the session or the loop does not exist, or the store fails.
+pub fn runs_to_undo(
     read: &dyn StoreRead,
     session: &SessionId,
     leaf: Option<&LoopId>,
