@@ -332,7 +332,7 @@ pub fn size_within(
 ///
 /// # Errors
 /// If the store fails.
-pub fn recorded_size(
+pub(crate) fn recorded_size(
     read: &(impl StoreRead + ?Sized),
     loop_key: LoopKey,
     seqs: std::ops::Range<u32>,
