@@ -149,6 +149,7 @@ impl From<StoreError> for Error {
             StoreError::NoSession(id) => Self::not_found("session", id),
             StoreError::NoLoop(id) => Self::not_found("loop", id),
             StoreError::NoRun(id) => Self::not_found("run", id),
+            StoreError::NoManifest(id) => Self::not_found("manifest", id),
             StoreError::NoCompaction { what, loop_id } => Self::not_found(what, loop_id),
             StoreError::LeaseHeld {
                 loop_id,

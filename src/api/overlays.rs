@@ -8,7 +8,7 @@ use crate::compact::{
     PinReport, PinRequest, RecordedRun, RepairReport, compact_session_loops,
     record_provider_compaction, repair_session,
 };
-use crate::context::session_of;
+use crate::context::{BuildOptions, Context, build_context_from_session, session_of};
 use crate::edit::{EditReport, EditRequest, EditTarget};
 use crate::model::{AgentMessage, Json, LoopId, SealingProvider, Time};
 use crate::store::{self, StoreError};
@@ -32,6 +32,37 @@ impl SessionHandle {
         };
         request.policy.window.count_system_prompt(system);
         Ok(compact_session_loops(self.backend(), self.id(), &request)?)
+    }
+
+    /// Builds the context of the next model call and records a manifest of it: one row, whose id is
+    /// [`Context::manifest`]. Another process builds the same context from the id, so a job queue or a workflow engine
+    /// passes the id in place of the messages.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound) if the session does not exist. Also if the store fails.
+    ///
+    /// # Examples
+    /// ```
+    /// use loopstore::context::AsOf;
+    /// use loopstore::*;
+    ///
+    /// let store = Store::in_memory()?;
+    /// let chat = store.session("weather")?;
+    /// chat.append([Message::user("Will it rain?")])?;
+    /// let id = chat.record_context()?.manifest.unwrap_or_default();
+    /// chat.append([Message::assistant("It will.")])?;
+    /// assert_eq!(chat.context_as_of(AsOf::manifest(id))?.messages.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record_context(&self) -> Result<Context> {
+        let options = BuildOptions {
+            leaf: Some(self.leaf_or_not_found()?),
+            system_prompts: self.policy().system_prompts,
+            record: true,
+            ..BuildOptions::default()
+        };
+        let store = self.backend();
+        Ok(build_context_from_session(store, self.id(), &options)?)
     }
 
     /// Undoes the last active compaction of the line.

@@ -526,6 +526,13 @@ impl ReadManifests for SqliteReader<'_> {
         );
         self.all(&sql, [session.0], |row| manifest_row(row))
     }
+
+    fn manifest(&self, session: SessionKey, id: &str) -> StoreResult<Option<ManifestRow>> {
+        let sql = format!(
+            "SELECT key, {MANIFEST_COLUMNS} FROM manifests WHERE manifest_id = ?2 AND session = ?1"
+        );
+        self.first(&sql, params![session.0, id], |row| manifest_row(row))
+    }
 }
 
 impl ReadLeases for SqliteReader<'_> {

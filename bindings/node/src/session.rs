@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loopstore::{LoopId, SessionHandle};
 use loopstore_admin::retention::{EraseRequest, erase};
-use loopstore_bindings::calls::{context, flip_request, pin_ref};
+use loopstore_bindings::calls::{context, flip_request, pin_ref, record_context};
 use loopstore_bindings::entries::GivenEntries;
 use loopstore_bindings::options::provider_named;
 use loopstore_bindings::prepare::{compact, prepare};
@@ -263,6 +263,12 @@ impl JsSession {
         self.call(cancel, move |session| {
             text(build(&session, &form, (max_tokens, max_bytes), at, check)?)
         })
+    }
+
+    /// Records the context of the next model call, and returns its manifest as JSON.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn record_context(&self) -> Promised<String> {
+        self.call(None, move |session| text(record_context(&session)?))
     }
 
     /// Returns the context in a form, and its description.
@@ -527,7 +533,7 @@ fn build(
         session,
         whole("maxTokens", max_tokens)?,
         whole("maxBytes", max_bytes)?,
-        (at.run, place, at.time),
+        (at.run, place, at.time, at.manifest),
         check,
     )?;
     messages::write(form, &context)

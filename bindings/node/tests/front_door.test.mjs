@@ -184,6 +184,20 @@ test("a context as of a turn, a run and a time is what was seen then", async (t)
   assert.deepEqual((await chat.asOf({ time: new Date(Date.now() + 60_000) })).messages, then.messages);
 });
 
+test("a recorded context is built again from its id, whatever came later", async (t) => {
+  const store = await own(t, Store.inMemory({ policy: { window: 6000, keepFirst: 1, keepRecent: 1 } }));
+  const chat = store.session("chat");
+  await assert.rejects(chat.recordContext(), loopstore.NotFoundError);
+  await fill(chat);
+  const before = await chat.context();
+  const { manifestId, ...size } = await chat.recordContext();
+  assert.deepEqual(size, { messages: before.messages.length, tokens: before.tokens, bytes: before.bytes });
+  await chat.append([user("And now?")], openai);
+  await chat.compact({ force: true });
+  assert.deepEqual((await chat.asOf({ manifest: manifestId })).messages, before.messages);
+  await assert.rejects(chat.asOf({ manifest: "nothing" }), loopstore.NotFoundError);
+});
+
 test("a fork goes its own way, and the other handle stays on its line", async (t) => {
   const store = await own(t, Store.inMemory());
   const chat = store.session("chat");

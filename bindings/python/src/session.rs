@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use loopstore::{LoopId, SessionHandle};
 use loopstore_admin::retention::{EraseRequest, erase};
-use loopstore_bindings::calls::{AsOfInput, context, flip_request, flipped, pair, pin_ref};
+use loopstore_bindings::calls::{
+    AsOfInput, context, flip_request, flipped, pair, pin_ref, record_context,
+};
 use loopstore_bindings::entries::GivenEntries;
 use loopstore_bindings::items::ItemForm;
 use loopstore_bindings::prepare::{compact, prepare};
@@ -159,6 +161,11 @@ impl PySession {
             let context = context(&session, max_tokens, max_bytes, at, check)?;
             messages::write(form, &context)
         })
+    }
+
+    /// Records the context of the next model call, and returns its manifest as JSON.
+    fn record_context<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.json(py, |session| record_context(&session))
     }
 
     fn open_calls<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {

@@ -14,6 +14,7 @@ SAYS = {
     "chat": "4 messages are kept",
     "claude_sessions": "7071",
     "openai_agents_session": "I see 3 items.",
+    "queue_worker": " 0.",
 }
 
 

@@ -93,6 +93,25 @@ def test_a_compaction_can_be_undone_and_put_back(chat: Session) -> None:
     assert chat.as_of(time="2999-01-01T00:00:00Z")["messages"]
 
 
+def test_a_recorded_context_is_built_again_from_its_id(store: Store) -> None:
+    chat = store.session("recorded")
+    with pytest.raises(loopstore.NotFoundError):
+        chat.record_context()
+    chat.append([{"role": "user", "content": "Will it rain?"}], format="openai")
+    before = chat.context()
+    recorded = chat.record_context()
+    assert recorded["messages"] == len(before["messages"])
+    assert (recorded["tokens"], recorded["bytes"]) == (before["tokens"], before["bytes"])
+    chat.append([{"role": "assistant", "content": "It will."}], format="openai")
+    chat.compact(force=True)
+    manifest = recorded["manifest_id"]
+    assert chat.as_of(manifest=manifest)["messages"] == before["messages"]
+    with pytest.raises(loopstore.NotFoundError):
+        chat.as_of(manifest="nothing")
+    with pytest.raises(loopstore.InvalidInputError):
+        chat.as_of(run="r", manifest=manifest)
+
+
 def test_prepare_compacts_when_the_window_fills(store: Store) -> None:
     chat = store.session("weather", policy=Policy(6_000))
     talk(chat)

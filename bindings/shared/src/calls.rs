@@ -11,8 +11,13 @@ use loopstore_files::WholeFile;
 
 use crate::errors::CallError;
 
-/// An earlier point of a session: a run, a turn of a loop, or a time.
-pub type AsOfInput = (Option<String>, Option<(String, u32)>, Option<String>);
+/// An earlier point of a session: a run, a turn of a loop, a time, or a manifest.
+pub type AsOfInput = (
+    Option<String>,
+    Option<(String, u32)>,
+    Option<String>,
+    Option<String>,
+);
 
 /// Returns both ends of a range.
 pub fn pair(range: &Range<u32>) -> (u32, u32) {
@@ -22,17 +27,18 @@ pub fn pair(range: &Range<u32>) -> (u32, u32) {
 /// Returns the earlier point; `None` if none is given.
 pub fn as_of(session: &SessionHandle, at: AsOfInput) -> Result<Option<AsOf>, CallError> {
     Ok(match at {
-        (None, None, None) => None,
-        (Some(run), None, None) => Some(AsOf::run(run)),
-        (None, Some((loop_id, turn)), None) => Some(AsOf::turn(loop_id, turn)),
-        (None, None, Some(time)) => Some(AsOf::time(
+        (None, None, None, None) => None,
+        (Some(run), None, None, None) => Some(AsOf::run(run)),
+        (None, Some((loop_id, turn)), None, None) => Some(AsOf::turn(loop_id, turn)),
+        (None, None, None, Some(manifest)) => Some(AsOf::manifest(manifest)),
+        (None, None, Some(time), None) => Some(AsOf::time(
             session.store().database(),
             session.id(),
             None,
             &Time::from_text(time),
         )?),
         _ => {
-            let text = "a moment is a run, a turn or a time: give one of them";
+            let text = "a moment is a run, a turn, a time or a manifest: give one of them";
             return Err(CallError::Input(text.into()));
         }
     })
@@ -65,6 +71,17 @@ pub fn context(
     };
     let built = build_context_from_session(session.store().database(), session.id(), &options);
     Ok(built.map_err(Error::from)?)
+}
+
+/// Records the context of the next model call, and writes its manifest.
+pub fn record_context(session: &SessionHandle) -> Result<Vec<u8>, CallError> {
+    let context = session.record_context()?;
+    Ok(serde_json::to_vec(&serde_json::json!({
+        "manifest_id": context.manifest,
+        "messages": context.messages.len(),
+        "tokens": context.tokens,
+        "bytes": context.bytes,
+    }))?)
 }
 
 /// Makes the request of an undo or a redo on the handle's line.

@@ -266,6 +266,7 @@ fn of_store(error: &StoreError) -> &'static str {
         StoreError::NoSession(_)
         | StoreError::NoLoop(_)
         | StoreError::NoRun(_)
+        | StoreError::NoManifest(_)
         | StoreError::NoCompaction { .. }
         | StoreError::NoBlob(_) => "NotFoundError",
         StoreError::SessionExists(_) | StoreError::LoopExists(_) | StoreError::KeyTaken { .. } => {

@@ -49,8 +49,9 @@ pub struct ContextArgs {
     #[arg(long, value_name = "SCOPE")]
     scope: Option<CompactionScope>,
     /// The point in time: just after a run, just after a turn (LOOP:TURN), or a date or time, which means just after
-    /// the last turn or run before it. A date alone means its end; times without a zone are UTC.
-    #[arg(long, value_name = "RUN|LOOP:TURN|TIME")]
+    /// the last turn or run before it. A date alone means its end; times without a zone are UTC. With the id of a
+    /// manifest, the context that it was recorded of.
+    #[arg(long, value_name = "RUN|LOOP:TURN|TIME|MANIFEST")]
     as_of: Option<GivenAsOf>,
     /// The format [default: text; json with --json].
     #[arg(long)]

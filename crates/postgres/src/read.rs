@@ -562,4 +562,11 @@ impl ReadManifests for PostgresTransaction<'_> {
         );
         self.all(session.0, &sql, &[&session.0], manifest_row)
     }
+
+    fn manifest(&self, session: SessionKey, id: &str) -> StoreResult<Option<ManifestRow>> {
+        let sql = format!(
+            "SELECT key, {MANIFEST_COLUMNS} FROM manifests WHERE session = $1 AND manifest_id = $2"
+        );
+        self.first(session.0, &sql, &[&session.0, &id], manifest_row)
+    }
 }

@@ -107,7 +107,7 @@ pub fn run_id(
 /// The argument of `--as-of`: `RUN`, `LOOP:TURN` or a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GivenAsOf {
-    /// Just after a run.
+    /// Just after a run, or the moment of a manifest.
     Run(String),
     /// Just after a turn.
     Turn(String, u32),
@@ -123,13 +123,13 @@ impl std::str::FromStr for GivenAsOf {
             return Ok(Self::Time(time));
         }
         match text.rsplit_once(':') {
-            _ if text.is_empty() => Err("expected a run or LOOP:TURN".into()),
+            _ if text.is_empty() => Err("expected a run, a manifest or LOOP:TURN".into()),
             None => Ok(Self::Run(text.into())),
             Some(("", _)) => Err("the loop before `:` is missing".into()),
             Some((loop_id, turn)) => match turn.parse() {
                 Ok(turn) => Ok(Self::Turn(loop_id.into(), turn)),
                 Err(_) => Err(format!(
-                    "`{turn}` is not a turn; expected a run, LOOP:TURN or a time"
+                    "`{turn}` is not a turn; expected a run, a manifest, LOOP:TURN or a time"
                 )),
             },
         }
@@ -146,6 +146,10 @@ pub fn as_of(
 ) -> Result<(AsOf, LoopId), Unknown> {
     let found = match given {
         GivenAsOf::Run(given) => store::read(store, |read| {
+            if let Some(row) = read.manifest(session.key, given)? {
+                let loop_id = read.loop_by_key(row.leaf)?.core.loop_id;
+                return Ok((AsOf::Manifest(row.manifest_id), loop_id));
+            }
             let run = lookup::run(read, session.key, given)?;
             let loop_id = loop_of(read, &run)?;
             Ok((AsOf::Run(run.run_id), loop_id))
@@ -157,6 +161,9 @@ pub fn as_of(
         GivenAsOf::Time(time) => match AsOf::time(store, &session.session_id, of_loop, time) {
             Ok(AsOf::Run(run)) => {
                 return as_of(store, session, &GivenAsOf::Run(run), of_loop);
+            }
+            Ok(AsOf::Manifest(id)) => {
+                return as_of(store, session, &GivenAsOf::Run(id), of_loop);
             }
             Ok(AsOf::Turn { loop_id, turn }) => Ok((AsOf::turn(loop_id.as_str(), turn), loop_id)),
             Ok(AsOf::Before { loop_id, seq }) => {

@@ -46,6 +46,7 @@ fn build(history: &History<'_>, options: &BuildOptions, was_ended: bool) -> Stri
 /// A context of a loop, and its tick.
 struct ContextAt {
     at: AsOf,
+    manifest: AsOf,
     options: BuildOptions,
     was_ended: bool,
     text: String,
@@ -56,11 +57,14 @@ fn see(history: &History<'_>, at: &AsOf, leaf: usize, seen: &mut Vec<ContextAt>)
     for options in all_options() {
         let now = BuildOptions {
             leaf: Some(loop_id(leaf)),
+            record: true,
             ..options.clone()
         };
+        let built = build_context_from_session(history.store, &history.session, &now).unwrap();
         seen.push(ContextAt {
             at: at.clone(),
-            text: build(history, &now, was_ended),
+            text: text_of(&built, was_ended),
+            manifest: AsOf::manifest(built.manifest.unwrap()),
             was_ended,
             options,
         });
@@ -76,6 +80,12 @@ fn compare(history: &History<'_>, seen: &[ContextAt], what: &str) {
         };
         let found = build(history, &then, one.was_ended);
         assert_eq!(found, one.text, "{what}: {at:?} {options:?}");
+        let recorded = BuildOptions {
+            as_of: Some(one.manifest.clone()),
+            ..BuildOptions::default()
+        };
+        let found = build(history, &recorded, one.was_ended);
+        assert_eq!(found, one.text, "{what}: a manifest of {options:?}");
     }
 }
 

@@ -61,13 +61,14 @@ pub struct JsKeyedAppend {
     pub appended: JsAppended,
 }
 
-/// An earlier point of a session: a run, a turn of a loop, or a time.
+/// An earlier point of a session: a run, a turn of a loop, a time, or a manifest.
 #[napi(object, object_to_js = false)]
 pub struct NativeAsOf {
     pub run: Option<String>,
     pub loop_id: Option<String>,
     pub turn: Option<f64>,
     pub time: Option<String>,
+    pub manifest: Option<String>,
 }
 
 /// A context, and its description, as JSON.

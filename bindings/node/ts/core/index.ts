@@ -68,6 +68,7 @@ export {
   type KeyOptions,
   type LoopOptions,
   type PrepareOptions,
+  type RecordedContext,
   type OpenCall,
   type Prepared,
   type Recall,

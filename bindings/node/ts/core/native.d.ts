@@ -39,12 +39,13 @@ export interface KeyedAppend {
   appended: Appended
 }
 
-/** An earlier point of a session: a run, a turn of a loop, or a time. */
+/** An earlier point of a session: a run, a turn of a loop, a time, or a manifest. */
 export interface NativeAsOf {
   run?: string
   loopId?: string
   turn?: number
   time?: string
+  manifest?: string
 }
 
 /** The state of a call, its key, and the message that finished it as JSON. */
@@ -161,6 +162,8 @@ export declare class NativeSession {
   contextBytes(form: string, maxTokens: number | undefined | null, maxBytes: number | undefined | null, at: NativeAsOf, check: boolean, cancel?: CancelFlag | undefined | null): Promise<Buffer>
   /** Returns a context as JSON. */
   context(form: string, maxTokens: number | undefined | null, maxBytes: number | undefined | null, at: NativeAsOf, check: boolean, cancel?: CancelFlag | undefined | null): Promise<string>
+  /** Records the context of the next model call, and returns its manifest as JSON. */
+  recordContext(): Promise<string>
   /** Returns the context in a form, and its description. */
   prepare(form: string, forLength: boolean, cancel?: CancelFlag | undefined | null): Promise<NativePrepared>
   compact(force: boolean, dryRun: boolean, policy?: NativePolicy | undefined | null, cancel?: CancelFlag | undefined | null): Promise<string>

@@ -142,11 +142,25 @@ export interface ContextOptions<F extends Form = Form> extends Abortable {
   check?: boolean | undefined;
 }
 
-/** A point in time: just after a turn, after a compaction, or at a time, as ISO-8601 text. */
+/**
+ * A point in time: just after a turn, after a compaction, at a time, as ISO-8601 text, or the context that
+ * `recordContext` recorded.
+ */
 export type AsOf =
   | { loopId: string; turn: number }
+  | { manifest: string }
   | { run: string }
   | { time: string | Date };
+
+/** The record of a context. */
+export interface RecordedContext {
+  manifestId: string;
+  /** The number of messages. */
+  messages: number;
+  tokens: number;
+  /** The bytes of the messages as JSON. */
+  bytes: number;
+}
 
 /** Options of `Session.prepare`. */
 export interface PrepareOptions<F extends Form = Form> extends Abortable {
@@ -389,7 +403,17 @@ export class Session {
     );
   }
 
-  /** Builds the context of the next model call just after a turn, a compaction, or at a time. */
+  /**
+   * Records which messages the context of the next model call has. A job queue or a workflow engine passes the id in
+   * place of the messages, and its worker calls `asOf({ manifest })`.
+   */
+  async recordContext(): Promise<RecordedContext> {
+    const recorded = await this.#calls.run(() => this.#native.recordContext());
+    const { manifest_id: manifestId, ...size } = decode<Omit<RecordedContext, "manifestId"> & { manifest_id: string }>(recorded);
+    return { manifestId, ...size };
+  }
+
+  /** Builds the context of the next model call just after a turn, a compaction, at a time, or of a manifest. */
   async asOf<F extends Form = "loopstore">(
     asOf: AsOf,
     options?: { format?: F | undefined } & Abortable,
@@ -651,12 +675,12 @@ export function recalled({ answer, text }: NativeRecall): Recall {
 }
 
 function pointOf(asOf: AsOf): NativeAsOf {
-  const given = checked(asOf as { [Name in keyof NativeAsOf]: NativeAsOf[Name] | Date }, ["loopId", "turn", "run", "time"], "asOf");
-  const { loopId, turn, run, time } = given;
-  if (loopId === undefined && turn === undefined && run === undefined && time === undefined) {
-    throw new InvalidInputError("asOf needs a loop and a turn, a run, or a time");
+  const given = checked(asOf as { [Name in keyof NativeAsOf]: NativeAsOf[Name] | Date }, ["loopId", "turn", "run", "time", "manifest"], "asOf");
+  const { loopId, turn, run, time, manifest } = given;
+  if ([loopId, turn, run, time, manifest].every((one) => one === undefined)) {
+    throw new InvalidInputError("asOf needs a loop and a turn, a run, a time, or a manifest");
   }
-  return set({ loopId, turn, run, time: time instanceof Date ? time.toISOString() : time }) as NativeAsOf;
+  return set({ loopId, turn, run, manifest, time: time instanceof Date ? time.toISOString() : time }) as NativeAsOf;
 }
 
 function entryQuery(options: EntryOptions | undefined): string {

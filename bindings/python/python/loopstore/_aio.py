@@ -438,12 +438,17 @@ class AsyncSession:
         *,
         run: str | None = None,
         time: str | None = None,
+        manifest: str | None = None,
         format: Form = "loopstore",
     ) -> Json:
         """As `Session.as_of`."""
         return await self._workers.run(
-            self._session.as_of, loop_id, turn, run=run, time=time, format=format
+            self._session.as_of, loop_id, turn, run=run, time=time, manifest=manifest, format=format
         )
+
+    async def record_context(self) -> Json:
+        """As `Session.record_context`."""
+        return await self._workers.run(self._session.record_context)
 
     async def prepare(self, *, format: Form = "loopstore", for_length: bool = False) -> Prepared:
         """As `Session.prepare`; a cancelled call commits nothing unless the commit had begun."""

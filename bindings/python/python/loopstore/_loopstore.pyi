@@ -12,8 +12,8 @@ _Policy = tuple[bytes, str | None, tuple[Callable[[dict[str, Any]], bytes], str]
 _Path = str | PathLike[str]
 # Loop, turns, sequences, tokens, new loops, true for a known key.
 _Appended = tuple[str, tuple[int, int], tuple[int, int], int, list[str], bool, list[str]]
-# A run, a turn of a loop, or a time.
-_Moment = tuple[str | None, tuple[str, int] | None, str | None]
+# A run, a turn of a loop, a time, or a manifest.
+_Moment = tuple[str | None, tuple[str, int] | None, str | None, str | None]
 
 def run_command(args: list[str]) -> int: ...
 def decode(json: bytes) -> Any: ...
@@ -117,6 +117,7 @@ class Session:
         at: _Moment,
         check: bool,
     ) -> bytes: ...
+    def record_context(self) -> bytes: ...
     def prepare(self, form: str, for_length: bool, cancel: CancelFlag) -> tuple[bytes, bytes]: ...
     def compact(
         self, force: bool, dry_run: bool, given: _Policy | None, cancel: CancelFlag

@@ -617,7 +617,7 @@ class Session:
             NeedsCompactionError: The context does not fit.
         """
         built: Json = decode(
-            self._native.context(format, max_tokens, max_bytes, (None, None, None), check)
+            self._native.context(format, max_tokens, max_bytes, (None, None, None, None), check)
         )
         return built
 
@@ -628,9 +628,10 @@ class Session:
         *,
         run: str | None = None,
         time: str | None = None,
+        manifest: str | None = None,
         format: Form = "loopstore",
     ) -> Json:
-        """Build the context of the next model call just after a turn, a run, or at a time.
+        """Build the context of the next model call just after a turn, a run, at a time, or of a manifest.
 
         >>> chat = Store.in_memory().session("weather")
         >>> _ = chat.append({"role": "user", "content": "Will it rain?"}, format="openai")
@@ -642,13 +643,35 @@ class Session:
             turn: The turn, by position from 0.
             run: Just after this compaction, for its own loop.
             time: Just after the last turn or compaction until this time, as ISO-8601 text.
+            manifest: The context that `record_context` recorded. If a message of it was replaced or removed since,
+                this is an error.
             format: As for `context`.
         """
         place = None if loop_id is None or turn is None else (loop_id, turn)
-        if place is None and run is None and time is None:
-            raise TypeError("as_of needs a loop and a turn, a run, or a time")
-        built: Json = decode(self._native.context(format, None, None, (run, place, time), False))
+        if place is None and run is None and time is None and manifest is None:
+            raise TypeError("as_of needs a loop and a turn, a run, a time, or a manifest")
+        at = (run, place, time, manifest)
+        built: Json = decode(self._native.context(format, None, None, at, False))
         return built
+
+    def record_context(self) -> Json:
+        """Record which messages the context of the next model call has, and return the id of that record.
+
+        A job queue or a workflow engine passes the id in place of the messages, and its worker calls
+        `as_of(manifest=...)`.
+
+        >>> chat = Store.in_memory().session("weather")
+        >>> _ = chat.append({"role": "user", "content": "Will it rain?"}, format="openai")
+        >>> recorded = chat.record_context()
+        >>> _ = chat.append({"role": "assistant", "content": "It will."}, format="openai")
+        >>> len(chat.as_of(manifest=recorded["manifest_id"])["messages"])
+        1
+
+        Returns:
+            `manifest_id`, and the number of `messages`, `tokens` and `bytes` of the context.
+        """
+        recorded: Json = decode(self._native.record_context())
+        return recorded
 
     def prepare(self, *, format: Form = "loopstore", for_length: bool = False) -> Prepared:
         """Return the context of the next model call, compacted if the policy requires it.

@@ -255,6 +255,7 @@ fn side(
         DiffSide::Raw => "raw".to_owned(),
         DiffSide::Now => "now".to_owned(),
         DiffSide::At(AsOf::Run(run)) => run.clone(),
+        DiffSide::At(AsOf::Manifest(id)) => format!("manifest {id}"),
         DiffSide::At(AsOf::Turn { loop_id, turn }) => format!("{loop_id}:{turn}"),
         DiffSide::At(AsOf::Before { loop_id, seq }) => format!("before message {seq} of {loop_id}"),
         DiffSide::Before(run) => format!("before {run}"),

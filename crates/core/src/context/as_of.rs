@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use crate::model::{LoopId, SessionId, Time};
 use crate::store::active_blocks::ChainView;
 use crate::store::{
-    self, LoopKey, LoopRow, Outcome, SessionRow, SessionStore, StoreError, StoreRead, StoreResult,
-    Tick, TurnRow,
+    self, LoopKey, LoopRow, ManifestRow, Outcome, SessionRow, SessionStore, StoreError, StoreRead,
+    StoreResult, Tick, TurnRow,
 };
 
 /// A moment at which a context is read.
@@ -23,6 +23,9 @@ pub enum AsOf {
         /// The turn, by position from 0.
         turn: u32,
     },
+    /// The context that a manifest was recorded of. If a message of it was replaced or removed since, the context is
+    /// an error, never another one.
+    Manifest(String),
     /// A loop, just before a message was appended. If the message is an answer, this is the context that the model
     /// saw. Earlier messages of the same append are included.
     Before {
@@ -43,6 +46,11 @@ impl AsOf {
     /// The run's own loop, just after the commit of the run.
     pub fn run(run_id: impl Into<String>) -> Self {
         Self::Run(run_id.into())
+    }
+
+    /// Returns the moment of a manifest.
+    pub fn manifest(manifest_id: impl Into<String>) -> Self {
+        Self::Manifest(manifest_id.into())
     }
 
     /// Returns the moment just after the last turn or run of a session, or of one loop, until this time. The times of
@@ -87,7 +95,7 @@ impl AsOf {
 /// Returns the loop of a moment, and the view of the moment.
 ///
 /// # Errors
-/// If the run, the loop or the turn does not exist.
+/// If the run, the loop, the turn or the manifest does not exist.
 pub fn moment_of(
     read: &dyn StoreRead,
     owner: &SessionRow,
@@ -124,11 +132,28 @@ pub fn moment_of(
             })?;
             Ok((leaf, at(row.tick)))
         }
+        AsOf::Manifest(id) => {
+            let row = recorded(read, owner, id)?;
+            Ok((read.loop_by_key(row.leaf)?, at(row.tick)))
+        }
         AsOf::Before { loop_id, seq } => {
             let leaf = leaf_of(read, owner, Some(loop_id))?;
             before(read, leaf, *seq)
         }
     }
+}
+
+/// Returns a manifest of the session.
+///
+/// # Errors
+/// If there is none.
+pub(super) fn recorded(
+    read: &dyn StoreRead,
+    owner: &SessionRow,
+    id: &str,
+) -> StoreResult<ManifestRow> {
+    read.manifest(owner.key, id)?
+        .ok_or_else(|| StoreError::NoManifest(id.to_owned()))
 }
 
 /// Returns the last turn or committed run until a time, in milliseconds since the epoch. The last is the one

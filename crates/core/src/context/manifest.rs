@@ -5,9 +5,12 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::PartSection;
+use super::as_of::recorded;
 use super::build::outline_of;
-use crate::model::Time;
+use super::chain::Chain;
+use super::{AsOf, BuildOptions, PartSection, session_of};
+use crate::compaction::{CompactionScope, UnknownWord};
+use crate::model::{SessionId, Time};
 use crate::store::active_blocks::{ChainLink, ChainView, chain};
 use crate::store::{
     BlockKey, LoopKey, ManifestKey, ManifestPart, ManifestRow, SessionKey, Size, StoreError,
@@ -96,22 +99,71 @@ pub(super) fn row_of(built_at: &BuiltAt<'_>, outline: Outline) -> ManifestRow {
     }
 }
 
+/// Returns the manifest that a build shows again, if its options name one.
+pub(super) fn named(
+    read: &dyn StoreRead,
+    session: &SessionId,
+    options: &BuildOptions,
+) -> StoreResult<Option<ManifestRow>> {
+    let Some(AsOf::Manifest(id)) = &options.as_of else {
+        return Ok(None);
+    };
+    recorded(read, &session_of(read, session)?, id).map(Some)
+}
+
+/// Returns the options with which the context of a manifest is built again, with its outline.
+pub(super) fn options_of(row: &ManifestRow, given: &BuildOptions) -> StoreResult<BuildOptions> {
+    let damaged = |error: UnknownWord| StoreError::Damaged(error.to_string());
+    Ok(BuildOptions {
+        older_loops: Some(row.older_loops.parse().map_err(damaged)?),
+        // All loops: which of them are in the context is recorded.
+        scope: Some(CompactionScope::FixedCount(usize::MAX)),
+        record: true,
+        ..given.clone()
+    })
+}
+
+/// Starts a chain with the loop with which the context of a manifest begins.
+pub(super) fn start_as_recorded(chain: &mut Chain, row: &ManifestRow) {
+    let mut links = chain.links.iter();
+    if let Some(start) = links.position(|link| is_in_context(row, link)) {
+        chain.start = start;
+    }
+}
+
+/// True if a loop is in the context of a manifest. Which loops are in scope was decided when it was recorded.
+fn is_in_context(row: &ManifestRow, link: &ChainLink) -> bool {
+    let first = row.parts.first().map(|part| part.loop_key);
+    row.older_loops != "skip" || first.is_some_and(|first| link.row.key >= first)
+}
+
+/// Compares a context that was built again with its manifest.
+///
+/// # Errors
+/// If the messages are not those of the manifest.
+pub(super) fn check(row: &ManifestRow, outline: &Outline) -> StoreResult<()> {
+    if outline.sha256() == row.sha256 {
+        return Ok(());
+    }
+    let id = &row.manifest_id;
+    let why = "a message of it was replaced or removed since, or the provider is another one";
+    Err(StoreError::Invalid(format!(
+        "the context of manifest `{id}` cannot be built again: {why}"
+    )))
+}
+
 /// Builds the outline of a manifest's context again, as of its moment.
 ///
 /// # Errors
 /// If the store fails.
 pub fn derive(read: &dyn StoreRead, row: &ManifestRow) -> StoreResult<Outline> {
-    let skips = row.older_loops == "skip";
     let view = ChainView {
         at: Some(row.tick),
-        without_rollups: skips,
+        without_rollups: row.older_loops == "skip",
         ..ChainView::default()
     };
     let links = chain(read, row.leaf, view)?;
-    // The loops in scope were decided then, and are not decided again.
-    let first = row.parts.first().map(|part| part.loop_key);
-    let is_in = |link: &&ChainLink| !skips || first.is_some_and(|first| link.row.key >= first);
-    outline_of(read, links.iter().filter(is_in))
+    outline_of(read, links.iter().filter(|link| is_in_context(row, link)))
 }
 
 /// True if messages that a manifest lists were replaced later. Only messages of a turn in flight can be replaced.

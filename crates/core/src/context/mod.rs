@@ -83,21 +83,33 @@ pub use states::TurnState;
 pub fn build_context_from_session(
     store: &dyn SessionStore,
     session: &SessionId,
-    options: &BuildOptions,
+    given: &BuildOptions,
 ) -> Result<Context, BuildError> {
     let (mut built, mut needed) = (None, None);
     store.read(Box::new(|read| {
+        let recorded = manifest::named(read, session, given)?;
+        let as_recorded = recorded
+            .as_ref()
+            .map(|row| manifest::options_of(row, given));
+        let options = as_recorded.transpose()?;
+        let options = options.as_ref().unwrap_or(given);
         let (owner, leaf, view) = find_leaf(read, session, options)?;
         if options.record && view.leaf_end.is_some() {
             let why = "a context before a message leaves no manifest";
             return Err(StoreError::Invalid(why.into()));
         }
-        let chain = Chain::load_active(read, (owner, leaf), view, options)?;
+        let mut chain = Chain::load_active(read, (owner, leaf), view, options)?;
+        if let Some(recorded) = &recorded {
+            manifest::start_as_recorded(&mut chain, recorded);
+        }
         needed = too_large(chain.size(), options);
         if needed.is_none() {
-            let (context, outline) = build(read, session, &chain, options)?;
+            let (mut context, outline) = build(read, session, &chain, options)?;
             let mut manifest = None;
-            if options.record {
+            if let Some(recorded) = recorded {
+                manifest::check(&recorded, &outline)?;
+                context.manifest = Some(recorded.manifest_id);
+            } else if options.record {
                 let built_at = BuiltAt {
                     session: owner,
                     leaf,

@@ -253,6 +253,9 @@ pub enum StoreError {
     /// There is no such run.
     #[error("no run `{0}`")]
     NoRun(String),
+    /// There is no such manifest.
+    #[error("no manifest `{0}`")]
+    NoManifest(String),
     /// There is no compaction that could be undone or redone.
     #[error("there is no {what}")]
     NoCompaction {

@@ -285,6 +285,9 @@ pub trait ReadBlocks {
 pub trait ReadManifests {
     /// Returns the manifests of a session, newest first.
     fn manifests(&self, session: SessionKey) -> StoreResult<Vec<ManifestRow>>;
+
+    /// Returns the manifest with an id.
+    fn manifest(&self, session: SessionKey, id: &str) -> StoreResult<Option<ManifestRow>>;
 }
 
 /// Reads imports and kept files.

@@ -41,6 +41,9 @@ pub fn manifests_come_newest_first_and_are_added_once(store: &dyn SessionStore) 
     read(store, |read| {
         let found = read.manifests(row.session)?;
         assert_eq!(found, [second.clone(), manifest.clone()]);
+        assert_eq!(read.manifest(row.session, "one")?, Some(manifest.clone()));
+        assert_eq!(read.manifest(row.session, "on")?, None);
+        assert_eq!(read.manifest(SessionKey(row.session.0 + 1), "one")?, None);
         Ok(())
     })
     .unwrap();

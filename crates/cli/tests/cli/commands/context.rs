@@ -251,7 +251,7 @@ fn a_moment_is_a_run_or_a_turn() {
     "#);
     assert_snapshot!(stage.say("context work --as-of test:x"), @r#"
     --- stderr
-    error: invalid value 'test:x' for '--as-of <RUN|LOOP:TURN|TIME>': `x` is not a turn; expected a run, LOOP:TURN or a time
+    error: invalid value 'test:x' for '--as-of <RUN|LOOP:TURN|TIME|MANIFEST>': `x` is not a turn; expected a run, a manifest, LOOP:TURN or a time
 
     For more information, try '--help'.
     --- exit 2

@@ -227,6 +227,12 @@ fn a_recorded_context_leaves_a_manifest() {
                {"loop_id": "ask", "messages": 5, "tokens": 883}])
     );
     stage.say("undo work");
+    let ids = "SELECT manifest_id FROM v_manifests ORDER BY messages DESC";
+    let ids = stage.run(&["sql", ids, "--json"]).json();
+    let id = ids[0]["manifest_id"].as_str().unwrap();
+    let again = stage.json(&format!("context work --as-of {id}"));
+    assert_eq!(again["messages"], recorded["messages"]);
+    assert_ne!(again["messages"], stage.json("context work")["messages"]);
     let report = stage.json("verify");
     assert_eq!(
         (&report["ok"], &report["checked"]["manifests"]),
