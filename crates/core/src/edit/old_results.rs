@@ -3,13 +3,20 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use super::chain_messages::{ChainMessage, ChainMessages};
+use super::chain_messages::{ChainMessages, Place};
 use super::targets::{Targets, reason_to_skip};
 use crate::context::{BuildOptions, Chain};
 use crate::model::{EditAction, Message};
 use crate::overlay::turn_seqs;
 use crate::store::active_blocks::{ChainLink, ChainView};
 use crate::store::{LoopKey, Section, StoreRead, StoreResult};
+
+/// A tool result of a context.
+struct OldResult {
+    place: Place,
+    turn: u32,
+    is_excluded: bool,
+}
 
 /// The originals that a loop shows, some of them shortened or edited.
 struct ShownOriginals {
@@ -26,35 +33,61 @@ impl Targets {
         (mut keep, exclude_tools): (u32, &[String]),
         action: EditAction,
     ) -> StoreResult<()> {
-        let shown = shown_originals(messages)?;
-        for depth in (0..messages.links.len()).rev() {
-            // Results behind a summary would free nothing.
-            let Some(shown) = shown.get(&messages.links[depth].row.key) else {
-                continue;
-            };
-            let result = |own: &ChainMessage| match &own.message {
-                Message::ToolResult(result) if shown.has(own.seq) => {
-                    Some((own.seq, own.turn, exclude_tools.contains(&result.tool_name)))
-                }
-                _ => None,
-            };
-            let results: Vec<_> = messages.of(depth)?.iter().filter_map(result).collect();
-            for (seq, turn, is_excluded) in results.into_iter().rev() {
-                let place = (depth, seq);
-                let is_shown = !messages.is_removed(place, None);
-                if keep > 0 {
-                    keep -= u32::from(is_shown);
-                } else if is_excluded {
-                    self.skip(messages, place, turn, "of an excluded tool");
-                } else if let Some(reason) = reason_to_skip(messages, place, turn, action) {
-                    self.skip(messages, place, turn, reason);
-                } else {
-                    self.found.push((place, None));
-                }
+        for OldResult {
+            place,
+            turn,
+            is_excluded,
+        } in shown_results(messages, exclude_tools)?.into_iter().rev()
+        {
+            let is_shown = !messages.is_removed(place, None);
+            if keep > 0 {
+                keep -= u32::from(is_shown);
+            } else if is_excluded {
+                self.skip(messages, place, turn, "of an excluded tool");
+            } else if let Some(reason) = reason_to_skip(messages, place, turn, action) {
+                self.skip(messages, place, turn, reason);
+            } else {
+                self.found.push((place, None));
             }
         }
         Ok(())
     }
+}
+
+/// Returns the results of the messages that the context of a chain shows or edits remove, oldest first. Results behind
+/// a summary are not among them: to edit them would free nothing.
+fn shown_results(
+    messages: &mut ChainMessages<'_>,
+    exclude_tools: &[String],
+) -> StoreResult<Vec<OldResult>> {
+    let shown = shown_originals(messages)?;
+    // Agents that name no tool in a result name it in the call; ids of calls may return.
+    let (mut calls, mut results) = (HashMap::new(), Vec::new());
+    for depth in 0..messages.links.len() {
+        let Some(shown) = shown.get(&messages.links[depth].row.key) else {
+            continue;
+        };
+        for own in messages.of(depth)? {
+            for call in own.message.tool_calls() {
+                calls.insert(call.id.clone(), call.name.clone());
+            }
+            let Message::ToolResult(result) = &own.message else {
+                continue;
+            };
+            let tool = match result.tool_name.is_empty() {
+                true => calls.get(&result.tool_call_id),
+                false => Some(&result.tool_name),
+            };
+            if shown.has(own.seq) {
+                results.push(OldResult {
+                    place: (depth, own.seq),
+                    turn: own.turn,
+                    is_excluded: tool.is_some_and(|tool| exclude_tools.contains(tool)),
+                });
+            }
+        }
+    }
+    Ok(results)
 }
 
 /// Returns the originals that the context of a chain shows, for each loop that the context reaches.
