@@ -244,6 +244,7 @@ fn pinned_results_and_the_turn_in_flight_are_skipped_and_counted() {
     weather.chat.pin(PinRef::message("loop-1", 0, 2)).unwrap();
     let call = Message::assistant("One more.");
     let call = call.with_tool_call("last", "radar", Json::parse("{}").unwrap());
+    let call = call.with_tool_call("open", "gauge", Json::parse("{}").unwrap());
     let result = Message::tool_result("last", "rain-20 wet ".repeat(100));
     weather.chat.append([call, result]).unwrap();
     let cleared = weather.chat.prepare().unwrap().cleared.unwrap();
