@@ -6,7 +6,8 @@ use crate::store::{self, SessionStore, StoreResult};
 
 use loopstore_core::edit::runs_to_undo;
 pub use loopstore_core::edit::{
-    EditFilter, EditReport, EditRequest, EditTarget, EditedMessage, SkippedMessage, edit,
+    ClearToolResults, EditFilter, EditReport, EditRequest, EditTarget, EditedMessage,
+    SkippedMessage, edit,
 };
 
 /// Restores messages: undoes the live runs of edits that have these targets.

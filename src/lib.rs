@@ -188,7 +188,8 @@ pub use context::{BuildOptions, build_context_as_of, build_context_from_session,
 
 // Edits of messages in contexts.
 pub use edit::{
-    EditFilter, EditReport, EditRequest, EditTarget, EditedMessage, SkippedMessage, edit, restore,
+    ClearToolResults, EditFilter, EditReport, EditRequest, EditTarget, EditedMessage,
+    SkippedMessage, edit, restore,
 };
 #[doc(no_inline)]
 pub use store::EditRefusal;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::compact::{CompactOutcome, CompactReport, ContextTokens};
 use crate::context::Context;
+use crate::edit::EditReport;
 use crate::model::AgentMessage;
 use crate::provider::{self, Form, ProviderError, ProviderRequest};
 
@@ -18,16 +19,27 @@ pub struct Prepared {
     pub context: Arc<Context>,
     /// The attempts to compact it, in order; empty if none was needed.
     pub compactions: Vec<CompactReport>,
-    /// The size of the context with which the policy was evaluated, before any compaction, and the source of that
-    /// size.
+    /// The tool results that the policy cleared before these attempts; `None` if it cleared none.
+    pub cleared: Option<EditReport>,
+    /// The reason why the policy, although it fired, cleared no tool results.
+    pub not_cleared: Option<String>,
+    /// The size of the context with which the policy was evaluated, before any clearing and compaction, and the
+    /// source of that size.
     pub asked_about: ContextTokens,
 }
 
 impl Prepared {
-    pub(super) fn new(context: Arc<Context>, reports: Vec<CompactReport>) -> Self {
+    pub(super) fn new(context: Arc<Context>, mut reports: Vec<CompactReport>) -> Self {
+        // A later attempt finds nothing more to clear.
+        let cleared = reports.iter().find_map(|report| report.cleared.clone());
+        let not_cleared = reports
+            .first_mut()
+            .and_then(|report| report.not_cleared.take());
         let tried = |report: &CompactReport| report.outcome != CompactOutcome::NotNeeded;
         Self {
             context,
+            cleared,
+            not_cleared,
             asked_about: reports
                 .first()
                 .map_or_else(ContextTokens::default, |r| r.asked_about),

@@ -19,6 +19,7 @@ use crate::compaction::{
     KeepRecent, ModelWindows, OlderLoops, RecentWindow, UnknownModel, UnknownWord,
 };
 use crate::context::SystemPrompts;
+use crate::edit::ClearToolResults;
 
 /// The settings of a policy, as read from a file: the window of a model, and the options of compactions. A missing
 /// setting has the value of [`Policy::default`].
@@ -85,6 +86,8 @@ pub struct Settings {
     /// The strategy: `one-liner`, `digest` (default) or `summarize`.
     #[serde(deserialize_with = "word")]
     pub strategy: Option<StrategyName>,
+    /// The tool results to clear before anything is compacted; none by default.
+    pub clear_tool_results: Option<ClearToolResults>,
 }
 
 /// The name of a strategy, which makes the text that replaces turns.
@@ -189,6 +192,7 @@ impl Settings {
             older_loops: self.older_loops.or(below.older_loops),
             recent_window: self.recent_window.or(below.recent_window),
             strategy: self.strategy.or(below.strategy),
+            clear_tool_results: self.clear_tool_results.or(below.clear_tool_results),
         }
     }
 
@@ -224,6 +228,9 @@ impl Settings {
         policy.window.system_prompt_tokens = self.system_tokens.unwrap_or_default();
         policy.window.max_context_bytes = self.max_bytes;
         policy.system_prompts = self.system_prompts.unwrap_or_default();
+        policy
+            .clear_tool_results
+            .clone_from(&self.clear_tool_results);
         policy.compaction = CompactionConfig {
             compaction_scope: self.scope.unwrap_or(usual.compaction_scope),
             older_loops: self.older_loops.unwrap_or(usual.older_loops),

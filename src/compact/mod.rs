@@ -13,6 +13,7 @@
 mod approval;
 mod candidate;
 mod check;
+mod clearing;
 mod commit;
 mod events;
 mod fallback;
@@ -51,6 +52,7 @@ use crate::store::{self, Outcome, SessionStore, StoreError, StoreResult};
 use approval::Decided;
 pub use approval::{Approval, Proposal, ProposedBlock};
 use candidate::FallbackStep;
+use clearing::ClearedFirst;
 use commit::PendingRun;
 pub use events::{
     CompactionEnded, CompactionHook, CompactionStarted, Decision, Hooks, WindowWarning,
@@ -78,6 +80,9 @@ use snapshot::{Snapshot, TriggerCheck};
 use texts::Texts;
 
 /// Compacts the chain of a leaf: evaluates the trigger, then makes one run.
+///
+/// If the policy clears tool results ([`Policy::clear_tool_results`]), they are cleared first, and the trigger is
+/// evaluated again.
 ///
 /// The current loop gets a block of up to three sections, and each earlier loop in scope gets a block with a summary.
 /// If the result does not fit the policy's target, content is removed step by step. Every attempt that was needed
@@ -110,10 +115,27 @@ pub fn compact_session_loops(
     session: &SessionId,
     request: &CompactRequest,
 ) -> StoreResult<CompactReport> {
+    let Some(cleared) = ClearedFirst::of(store, session, request)? else {
+        return compact_chain(store, session, request, None);
+    };
+    let report = match cleared.would_be_enough() {
+        Some(size) => CompactReport::of(request, size, cleared.about),
+        None => compact_chain(store, session, request, cleared.counted)?,
+    };
+    Ok(cleared.noted_in(report))
+}
+
+/// Compacts the chain of a leaf as it is. `counted` is the size to evaluate the trigger with, if it is known.
+fn compact_chain(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    request: &CompactRequest,
+    counted: Option<ContextTokens>,
+) -> StoreResult<CompactReport> {
     let mut request = Cow::Borrowed(request);
     let mut first_panic = None;
     loop {
-        let panicked = match guarded(|| attempt(store, session, &request)) {
+        let panicked = match guarded(|| attempt(store, session, &request, counted)) {
             Ok(Ok(AttemptEnd::Ended(report))) => return Ok(with_panic(report, first_panic)),
             Ok(Ok(AttemptEnd::OverBudget)) => {
                 request.to_mut().trigger = CompactTrigger::Length;
@@ -175,10 +197,11 @@ fn attempt(
     store: &dyn SessionStore,
     session: &SessionId,
     request: &CompactRequest,
+    counted: Option<ContextTokens>,
 ) -> StoreResult<AttemptEnd> {
     let begun = Instant::now();
     let started_at = Time::now();
-    let snapshot = match Snapshot::load(store, session, request)? {
+    let snapshot = match Snapshot::load(store, session, request, counted)? {
         // The trigger may count messages, or use a provider's count; a build with a budget rejects a context that
         // is too large by the store's own count.
         TriggerCheck::NotFired(size, _)

@@ -9,6 +9,7 @@ use crate::compaction::{
     SummarizeCompaction, Summarizer, UnknownModel,
 };
 use crate::context::SystemPrompts;
+use crate::edit::ClearToolResults;
 use crate::model::SealingProvider;
 
 /// The policy of an agent's compactions: the window of the model, the turns that are kept word for word, and the
@@ -30,6 +31,9 @@ pub struct Policy {
     pub window: ContextConfig,
     /// When to compact, to which size, and how.
     pub compaction: CompactionConfig,
+    /// The tool results to clear before anything is compacted; see
+    /// [`Policy::clear_tool_results`](Self::clear_tool_results()).
+    pub clear_tool_results: Option<ClearToolResults>,
     /// The hooks to call before and after each compaction.
     pub hooks: Hooks,
     /// The share of the window in percent at which hooks are warned; see [`Policy::warn_at`](Self::warn_at()).
@@ -81,6 +85,7 @@ impl Policy {
         Self {
             window,
             compaction,
+            clear_tool_results: None,
             hooks: Hooks::default(),
             warn_at: None,
             provider: None,
@@ -241,6 +246,32 @@ impl Policy {
     /// added to the summary whatever they say. Strategies that call no model do not read them.
     pub fn summary_prompt(mut self, instructions: impl Into<String>) -> Self {
         self.compaction.summary_prompt = Some(instructions.into());
+        self
+    }
+
+    /// Sets that old tool results are cleared when the policy fires. If the context is then below the limits of the
+    /// policy, nothing is compacted. The clearing is a run of edits with the strategy `clear`, which an undo takes
+    /// back. A compaction that is requested ([`CompactTrigger::Force`](crate::CompactTrigger::Force)), or that a
+    /// provider requires ([`CompactTrigger::Length`](crate::CompactTrigger::Length)), clears nothing.
+    ///
+    /// ```
+    /// use loopstore::{ClearToolResults, Json, Message, Policy, Store};
+    ///
+    /// let policy = Policy::new(4_000).clear_tool_results(ClearToolResults::new().keep(1));
+    /// let chat = Store::in_memory()?.session("weather")?.with_policy(policy);
+    /// chat.append([Message::user("How is the weather?")])?;
+    /// for hour in ["c1", "c2", "c3", "c4"] {
+    ///     let call = Message::assistant("I look.").with_tool_call(hour, "forecast", Json::parse("{}")?);
+    ///     chat.append([call, Message::tool_result(hour, "rain, ".repeat(600))])?;
+    /// }
+    /// chat.append([Message::assistant("It rains.")])?;
+    /// let ready = chat.prepare()?;
+    /// let cleared = ready.cleared.as_ref().expect("the results");
+    /// assert_eq!((cleared.edits.len(), ready.was_compacted()), (3, false));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn clear_tool_results(mut self, clear: ClearToolResults) -> Self {
+        self.clear_tool_results = Some(clear);
         self
     }
 

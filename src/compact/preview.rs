@@ -50,7 +50,7 @@ pub fn compacted_messages(
         dry_run: true,
         ..request.clone()
     };
-    let snapshot = match Snapshot::load(store, session, request)? {
+    let snapshot = match Snapshot::load(store, session, request, None)? {
         TriggerCheck::Fired(snapshot) => snapshot,
         // Only a policy may not fire, and none is evaluated.
         TriggerCheck::NotFired(..) => return Ok(Vec::new()),

@@ -8,6 +8,7 @@ use super::outcome::{CompactOutcome, NotNeeded};
 use super::request::{CompactRequest, CompactTrigger};
 use super::snapshot::ContextTokens;
 use crate::compaction::{Budget, DEFAULT_STRATEGY, SummaryNotes};
+use crate::edit::EditReport;
 use crate::model::{Extra, Json, LoopId, SessionId, Size, Time, Turns, Usage};
 use crate::overlay::message_count;
 use crate::store::{
@@ -125,7 +126,12 @@ pub struct CompactReport {
     pub fallback: Option<String>,
     /// The size of the context with which the trigger was evaluated, and its source. All other sizes are estimates.
     pub asked_about: ContextTokens,
-    /// The context before.
+    /// The tool results that the policy cleared first; `None` if it cleared none. In a dry run, those that it would
+    /// clear.
+    pub cleared: Option<EditReport>,
+    /// The reason why the policy, although it fired, cleared no tool results.
+    pub not_cleared: Option<String>,
+    /// The context before the compaction, and after any clearing of tool results.
     pub before: Size,
     /// The context after, or as it would have been.
     pub after: Size,
@@ -284,6 +290,13 @@ impl Serialize for CompactReport {
         map.serialize_entry("strategy", &self.strategy)?;
         map.serialize_entry("fallback", &self.fallback)?;
         map.serialize_entry("asked_about", &self.asked_about)?;
+        // Few policies clear tool results.
+        if let Some(cleared) = &self.cleared {
+            map.serialize_entry("cleared", cleared)?;
+        }
+        if let Some(reason) = &self.not_cleared {
+            map.serialize_entry("not_cleared", reason)?;
+        }
         map.serialize_entry("tokens_before", &self.before.tokens)?;
         map.serialize_entry("tokens_after", &self.after.tokens)?;
         map.serialize_entry("bytes_before", &self.before.bytes)?;
@@ -309,6 +322,8 @@ impl Default for CompactReport {
             strategy: DEFAULT_STRATEGY.to_owned(),
             fallback: None,
             asked_about: ContextTokens::default(),
+            cleared: None,
+            not_cleared: None,
             before: Size::default(),
             after: Size::default(),
             blocks: Vec::new(),

@@ -78,11 +78,13 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Evaluates the trigger from stored totals, and reads the rest if it fires.
+    /// Evaluates the trigger from stored totals, and reads the rest if it fires. `counted` is the size to evaluate, if
+    /// it is known better than from the totals.
     pub(super) fn load(
         store: &dyn SessionStore,
         session: &SessionId,
         request: &CompactRequest,
+        counted: Option<ContextTokens>,
     ) -> StoreResult<TriggerCheck> {
         store::read(store, |read| {
             let (session, leaf) = keys_of(read, session, request.leaf.as_ref())?;
@@ -90,16 +92,9 @@ impl Snapshot {
                 CompactTrigger::Force => None,
                 _ => Some(active_size(read, session, leaf, request)?),
             };
+            let before = before.map(|(size, about)| (size, counted.unwrap_or(about)));
             let waits = |(size, about): &(Size, ContextTokens)| {
-                let size = Size {
-                    tokens: about.tokens,
-                    ..*size
-                };
-                request.trigger == CompactTrigger::Policy
-                    && !request
-                        .policy
-                        .compaction
-                        .should_compact(&request.policy.window, size)
+                request.trigger == CompactTrigger::Policy && !fires(request, *size, *about)
             };
             if let Some((size, about)) = before.filter(waits) {
                 return Ok(TriggerCheck::NotFired(size, about));
@@ -205,6 +200,14 @@ impl Snapshot {
     }
 }
 
+/// True if the policy requires that a context of this size is compacted.
+pub(super) fn fires(request: &CompactRequest, size: Size, about: ContextTokens) -> bool {
+    let tokens = about.tokens;
+    let policy = &request.policy;
+    let size = Size { tokens, ..size };
+    policy.compaction.should_compact(&policy.window, size)
+}
+
 /// Returns the digests of the messages of earlier loops that their writers may still replace: a
 /// block over them must not outlive that.
 pub(super) fn open_digests(
@@ -241,7 +244,7 @@ const IMPLAUSIBLE: u64 = 4;
 
 /// Returns the size of the context as it is built now: with the scope of the newest live run, not
 /// with that of the next one. Also returns its tokens as the provider counted them, if it did.
-fn active_size(
+pub(super) fn active_size(
     read: &dyn StoreRead,
     session: SessionKey,
     leaf: LoopKey,

@@ -128,6 +128,35 @@ test("prepare compacts when the policy says so, and its messages fit", async (t)
   assert.equal((await chat.history()).length, 1);
 });
 
+test("old tool results are cleared before anything is compacted", async (t) => {
+  const clearToolResults = { keep: 1, excludeTools: ["gauge"] };
+  const store = await own(t, Store.inMemory({ policy: { window: 6000, clearToolResults } }));
+  const chat = store.session("chat");
+  await chat.append({ role: "user", content: [{ type: "text", text: "How is the weather?" }] });
+  for (const [hour, toolName] of ["radar", "gauge", "radar", "radar", "radar", "radar"].entries()) {
+    const id = `c${hour}`;
+    const content = [{ type: "text", text: "rain, ".repeat(600) }];
+    await chat.append([
+      { role: "assistant", content: [{ type: "toolCall", id, name: toolName, arguments: {} }] },
+      { role: "toolResult", toolCallId: id, toolName, content },
+    ]);
+  }
+  await chat.append({ role: "assistant", content: [{ type: "text", text: "It rains." }] });
+  const before = await chat.context();
+  const ready = await chat.prepare();
+  assert.equal(ready.cleared.edits.length, 4);
+  assert.equal(ready.cleared.skipped.length, 1);
+  assert.equal(ready.notCleared, null);
+  assert.ok(!ready.wasCompacted && ready.tokens === ready.cleared.tokens_after);
+  assert.equal((await chat.prepare()).cleared, null);
+  assert.deepEqual((await chat.history()).map(({ strategy }) => strategy), ["clear"]);
+  await chat.undo();
+  assert.deepEqual(await chat.context(), before);
+  const report = await chat.compact({ policy: { window: 6000, clearToolResults: { atLeast: 100_000 } } });
+  assert.match(report.not_cleared, /100000/);
+  assert.equal(report.outcome, "committed");
+});
+
 for (const [kind, summarizer] of [
   ["a function", () => "They read files."],
   ["an async function", async () => ({ text: "They read files.", model: "stand-in", usage: { input: 3, output: 2 } })],

@@ -69,6 +69,15 @@ test("an option that is misspelt is refused by its name", async (t) => {
   await assert.rejects(chat.context({ maxtokens: 5 }), /no option `maxtokens`; known are maxTokens/);
   await assert.rejects(Store.open("x.db", { readonly: true }), /readonly/);
   await assert.rejects(chat.compact({ policy: { windows: 5 } }), /windows/);
+  for (const [wrong, why] of [
+    [{ kept: 5 }, /no option `kept`; known are keep, atLeast, excludeTools/],
+    [{ keep: -1 }, /-1/],
+    [{ atLeast: "many" }, /many/],
+    [{ excludeTools: "ls" }, /sequence/],
+    [5, /clearToolResults are an object/],
+  ]) {
+    await assert.rejects(chat.compact({ policy: { clearToolResults: wrong } }), why);
+  }
   assert.throws(() => new Store({}), InvalidInputError);
   assert.throws(() => new Session({}), InvalidInputError);
 });

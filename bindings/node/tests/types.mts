@@ -66,6 +66,8 @@ export async function refused(store: Store, chat: Session): Promise<void> {
   await Store.open(5);
   // @ts-expect-error: there is no such option.
   await Store.open("x.db", { readonly: true });
+  // @ts-expect-error: the names of tools are a list.
+  chat.withPolicy({ clearToolResults: { excludeTools: "ls" } });
   // @ts-expect-error: there is no such form.
   await chat.append([], { format: "gemini" });
   // @ts-expect-error: messages are no number.

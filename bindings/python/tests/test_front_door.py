@@ -123,6 +123,33 @@ def test_prepare_compacts_when_the_window_fills(store: Store) -> None:
     assert chat.prepare(for_length=True).tokens <= ready.tokens
 
 
+def test_old_tool_results_are_cleared_before_anything_is_compacted(store: Store) -> None:
+    policy = Policy(6_000, clear_tool_results={"keep": 1, "exclude_tools": ("gauge",)})
+    chat = store.session("weather", policy=policy)
+    chat.append(user("How is the weather?"))
+    for hour, tool in enumerate(["radar", "gauge", "radar", "radar", "radar", "radar"]):
+        call = {"type": "toolCall", "id": f"c{hour}", "name": tool, "arguments": {}}
+        result = {"role": "toolResult", "toolCallId": f"c{hour}", "toolName": tool}
+        text = {"type": "text", "text": "rain, " * 600}
+        chat.append([{"role": "assistant", "content": [call]}, {**result, "content": [text]}])
+    chat.append(assistant("It rains."))
+    before = chat.context()
+    ready = chat.prepare()
+    assert ready.cleared is not None and ready.not_cleared is None
+    assert (len(ready.cleared["edits"]), len(ready.cleared["skipped"])) == (4, 1)
+    assert not ready.was_compacted and ready.compactions == []
+    assert ready.tokens == ready.cleared["tokens_after"]
+    again = chat.prepare()
+    assert (again.cleared, again.not_cleared) == (None, None)
+    assert [run["strategy"] for run in chat.history()] == ["clear"]
+    chat.undo()
+    assert chat.context() == before
+    # What clearing does not free is compacted, and the report says why nothing was cleared.
+    report = chat.compact(policy=Policy(6_000, clear_tool_results={"at_least": 100_000}))
+    assert "100000" in report["not_cleared"] and "cleared" not in report
+    assert report["outcome"] == "committed"
+
+
 def test_a_dry_run_changes_nothing(chat: Session) -> None:
     talk(chat)
     before = chat.context()
@@ -291,6 +318,10 @@ def test_a_policy_that_says_nonsense_is_refused() -> None:
         ({"trigger": "sometimes"}, "sometimes"),
         ({"keep_recent": "all"}, "all"),
         ({"window": 0}, "0"),
+        ({"clear_tool_results": {"kept": 5}}, "kept"),
+        ({"clear_tool_results": {"keep": -1}}, "-1"),
+        ({"clear_tool_results": {"exclude_tools": "ls"}}, "sequence"),
+        ({"clear_tool_results": True}, "exclude_tools"),
         ({"model": "a-model-of-nobody"}, "a-model-of-nobody"),
         ({"trigger": "target", "trigger_params": {"triger": 0.5}}, "trigger"),
     ]:

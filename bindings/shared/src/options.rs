@@ -81,3 +81,31 @@ pub fn provider_named(name: &str) -> Result<SealingProvider, CallError> {
         CallError::Input(text)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loopstore::ClearToolResults;
+
+    #[test]
+    fn a_policy_has_the_tool_results_that_it_clears() {
+        let of = |json: &str| policy(json.as_bytes(), None);
+        let given = r#"{"clear_tool_results": {"keep": 1, "exclude_tools": ["ls"]}}"#;
+        let clear = of(given).unwrap().clear_tool_results;
+        let expected = ClearToolResults::new().keep(1).exclude_tools(["ls"]);
+        assert_eq!(clear, Some(expected));
+        assert_eq!(of("{}").unwrap().clear_tool_results, None);
+        for (wrong, why) in [
+            ("true", "a table of `keep`"),
+            (r#"{"keep": -1}"#, "-1"),
+            (r#"{"keep": "all"}"#, "all"),
+            (r#"{"at_least": 1.5}"#, "1.5"),
+            (r#"{"exclude_tools": "ls"}"#, "a sequence"),
+            (r#"{"kept": 5}"#, "unknown field `kept`"),
+        ] {
+            let error = of(&format!(r#"{{"clear_tool_results": {wrong}}}"#)).unwrap_err();
+            let error = format!("{error:?}");
+            assert!(error.contains(why), "{wrong}: {error}");
+        }
+    }
+}

@@ -25,6 +25,8 @@ pub fn prepare(
         "faults": prepared.context.faults,
         "open_calls": prepared.context.open_calls(),
         "mended": messages::mended(form, &prepared.context)?,
+        "cleared": prepared.cleared,
+        "not_cleared": prepared.not_cleared,
         "compactions": prepared.compactions,
         "was_compacted": prepared.was_compacted(),
     });

@@ -11,9 +11,10 @@ use loopstore::compact::{BlockReport, CompactOutcome, NotNeeded, TokenSource, co
 use loopstore::context::system_tokens;
 use loopstore::extend::{Disposition, Turns};
 use loopstore::{
-    AgentMessage, CompactReport, CompactRequest, CompactTrigger, CompactionPolicy, CompactionScope,
-    Database, KeepRecent, LoopId, OlderLoops, RecentWindow, SessionId, Settings, SettingsError,
-    StrategyName, SummaryPrompt, UnknownWord, compact_session_loops,
+    AgentMessage, ClearToolResults, CompactReport, CompactRequest, CompactTrigger,
+    CompactionPolicy, CompactionScope, Database, KeepRecent, LoopId, OlderLoops, RecentWindow,
+    SessionId, Settings, SettingsError, StrategyName, SummaryPrompt, UnknownWord,
+    compact_session_loops,
 };
 use loopstore_terminal::output::note;
 use loopstore_terminal::table::{Column, TextTable};
@@ -88,6 +89,16 @@ pub struct CompactArgs {
     /// The range of the turns kept at the end: the loop, or the chain of loops [default: chain].
     #[arg(long, value_name = "WHERE")]
     recent_window: Option<RecentWindow>,
+    /// Before anything is compacted, clear the results of old tool calls, except the newest KEEP; compact only if
+    /// that is not enough. `loopstore undo` takes the clearing back.
+    #[arg(long, value_name = "KEEP", conflicts_with = "force")]
+    clear_tool_results: Option<u32>,
+    /// The tokens that clearing must free, else nothing is cleared [default: 1000].
+    #[arg(long, value_name = "N", value_parser = amount::tokens, requires = "clear_tool_results")]
+    clear_at_least: Option<u64>,
+    /// A tool whose results are not cleared, as often as needed.
+    #[arg(long, value_name = "TOOL", requires = "clear_tool_results")]
+    clear_exclude_tool: Vec<String>,
     /// Only report what would be done. With --strategy summarize no model is called: the digest replaces its
     /// summaries.
     #[arg(long)]
@@ -334,6 +345,16 @@ impl CompactArgs {
         self.dry_run || self.preview
     }
 
+    /// Returns the tool results that the options clear.
+    fn cleared(&self) -> Option<ClearToolResults> {
+        let clear = ClearToolResults::new().keep(self.clear_tool_results?);
+        let clear = clear.exclude_tools(&self.clear_exclude_tool);
+        Some(match self.clear_at_least {
+            Some(tokens) => clear.at_least(tokens),
+            None => clear,
+        })
+    }
+
     /// Returns the settings in the options.
     fn settings(&self) -> Settings {
         Settings {
@@ -351,6 +372,7 @@ impl CompactArgs {
             older_loops: self.older_loops,
             recent_window: self.recent_window,
             strategy: self.strategy,
+            clear_tool_results: self.cleared(),
             ..Settings::default()
         }
     }
@@ -359,6 +381,9 @@ impl CompactArgs {
 /// Returns the reason why nothing was compacted.
 fn nothing_to_do(report: &CompactReport, window: Option<u64>) -> String {
     let tokens = text::count(report.before.tokens, "token");
+    if report.cleared.is_some() {
+        return format!("Nothing to compact: the context has {tokens} without them.");
+    }
     if report.not_needed == Some(NotNeeded::Unchanged) {
         return format!(
             "Nothing to do: the context has {tokens}, and all of its turns are to be kept. \
@@ -392,10 +417,14 @@ fn reported(report: &CompactReport) -> Option<String> {
 pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> String {
     let outcome = match (report.outcome, dry_run) {
         (CompactOutcome::NotNeeded, _) => {
-            if let Some(error) = &report.error {
-                return format!("Nothing new to try: {}", text::line(error));
-            }
-            return nothing_to_do(report, window);
+            let why = match &report.error {
+                Some(error) => format!("Nothing new to try: {}", text::line(error)),
+                None => nothing_to_do(report, window),
+            };
+            return match cleared(report) {
+                Some(cleared) => format!("cleared   {cleared}\n{why}"),
+                None => why,
+            };
         }
         (CompactOutcome::Committed, false) => "committed",
         (CompactOutcome::Committed, true) => "would be committed",
@@ -435,6 +464,7 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
             report.duration_ms
         ),
     ];
+    lines.extend(cleared(report).map(|cleared| format!("cleared   {cleared}")));
     lines.extend(summarize::cost_line(report));
     lines.extend(
         report
@@ -449,6 +479,28 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
             .map(|error| format!("error     {}", text::line(error))),
     );
     lines.join("\n")
+}
+
+/// Returns the tool results that were cleared before the compaction, or the reason why none were.
+fn cleared(report: &CompactReport) -> Option<String> {
+    if let Some(reason) = &report.not_cleared {
+        return Some(format!("no tool results: {}", text::line(reason)));
+    }
+    let cleared = report.cleared.as_ref()?;
+    let edits = cleared.edits.iter();
+    // A result may have several parts.
+    let mut results: Vec<_> = edits.map(|edit| (&edit.loop_id, edit.seq)).collect();
+    results.dedup();
+    let run = match &cleared.run_id {
+        Some(run) => format!("run {}", text::line(run)),
+        None => "nothing was written".to_owned(),
+    };
+    Some(format!(
+        "{}, {} -> {} tokens; {run}",
+        text::count(results.len(), "tool result"),
+        text::number(cleared.tokens_before),
+        text::number(cleared.tokens_after)
+    ))
 }
 
 /// Returns the description of a fallback step.

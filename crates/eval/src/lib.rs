@@ -45,8 +45,8 @@ pub use state::{
     LostFact, STATE_KINDS, StateCount, StateCounts, StateFacts, StateReport, StateResult, state,
 };
 pub use strategies::{
-    EvalDigest, EvalOneLiner, EvalStrategy, EvalSummarize, EvalTiered, EvalTruncate, STRATEGIES,
-    strategy,
+    EvalClear, EvalDigest, EvalOneLiner, EvalStrategy, EvalSummarize, EvalTiered, EvalTruncate,
+    STRATEGIES, strategy,
 };
 
 use loopstore::compaction::StrategyError;

@@ -8,6 +8,7 @@ use loopstore::extend::compaction::{
 };
 use loopstore::model::{AgentMessage, Message, Role};
 use loopstore::tokens::{TokenCounter, estimate_tokens};
+use loopstore::{ClearToolResults, Error, Store, StoreError};
 
 use super::History;
 
@@ -76,8 +77,13 @@ pub trait EvalStrategy {
 
 /// The strategies without options, in the order in which they are compared. A new strategy without options is added
 /// here.
-pub const STRATEGIES: [&(dyn EvalStrategy + Sync); 4] =
-    [&EvalOneLiner, &EvalTiered, &EvalTruncate, &EvalDigest];
+pub const STRATEGIES: [&(dyn EvalStrategy + Sync); 5] = [
+    &EvalOneLiner,
+    &EvalTiered,
+    &EvalTruncate,
+    &EvalClear,
+    &EvalDigest,
+];
 
 /// Returns the strategy in [`STRATEGIES`] with this name.
 pub fn strategy(name: &str) -> Option<&'static dyn EvalStrategy> {
@@ -158,6 +164,44 @@ impl EvalStrategy for EvalTruncate {
         counter: &dyn TokenCounter,
     ) -> Result<Vec<AgentMessage>, StrategyError> {
         Ok(keep_within_budget(messages(history), budget, counter))
+    }
+}
+
+/// A strategy that clears old tool results as [`ClearToolResults`] does by default, whatever that frees, and then keeps
+/// the last messages that fit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EvalClear;
+
+impl EvalStrategy for EvalClear {
+    fn name(&self) -> &str {
+        "clear"
+    }
+
+    fn compact(
+        &self,
+        history: &[LoopMessage],
+        budget: u64,
+        counter: &dyn TokenCounter,
+    ) -> Result<Vec<AgentMessage>, StrategyError> {
+        let messages = match cleared(messages(history)) {
+            Ok(messages) => messages,
+            Err(error) => return Err(StrategyError::Failed(error.to_string())),
+        };
+        Ok(keep_within_budget(messages, budget, counter))
+    }
+}
+
+/// Returns the messages with their old tool results cleared, as a store shows them.
+fn cleared(messages: Vec<AgentMessage>) -> Result<Vec<AgentMessage>, Box<dyn std::error::Error>> {
+    if messages.is_empty() {
+        return Ok(messages);
+    }
+    let chat = Store::in_memory()?.session("history")?;
+    chat.append(messages)?;
+    match chat.edit(&ClearToolResults::new().at_least(0).request()) {
+        // A history without old results stays as it is.
+        Ok(_) | Err(Error::Store(StoreError::EditRefused(_))) => Ok(chat.context()?.messages),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -245,4 +289,90 @@ fn messages(history: &[LoopMessage]) -> Vec<AgentMessage> {
         .iter()
         .map(|placed| placed.message.clone())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loopstore::HeuristicTokenCounter;
+    use loopstore::model::Json;
+
+    fn placed(messages: Vec<Message>) -> Vec<LoopMessage> {
+        let place = |(seq, message): (u32, Message)| LoopMessage {
+            turn: seq / 2,
+            seq,
+            message: message.into(),
+        };
+        (0..).zip(messages).map(place).collect()
+    }
+
+    fn history(calls: u32) -> Vec<LoopMessage> {
+        let mut all = vec![Message::user("How is the weather?")];
+        for hour in 0..calls {
+            let (id, text) = (
+                format!("c{hour}"),
+                format!("hour {hour} {}", "rain ".repeat(200)),
+            );
+            let call = Message::assistant("I look.");
+            all.push(call.with_tool_call(&id, "forecast", Json::parse("{}").unwrap()));
+            all.push(Message::tool_result(&id, text));
+        }
+        all.push(Message::assistant("It rains."));
+        placed(all)
+    }
+
+    fn texts(budget: u64, history: &[LoopMessage]) -> String {
+        let counter = HeuristicTokenCounter;
+        let left = EvalClear.compact(history, budget, &counter).unwrap();
+        let tokens: u64 = left.iter().map(|one| counter.message_tokens(one)).sum();
+        assert!(tokens <= budget, "{tokens}");
+        let texts = left.iter().filter_map(AgentMessage::message);
+        texts
+            .flat_map(Message::texts)
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    #[test]
+    fn old_results_are_cleared_and_the_newest_three_stay() {
+        let text = texts(10_000, &history(6));
+        assert_eq!(
+            text,
+            texts(10_000, &history(6)),
+            "the strategy is deterministic"
+        );
+        for hour in 0..6 {
+            assert_eq!(
+                text.contains(&format!("hour {hour} rain")),
+                hour > 2,
+                "{text}"
+            );
+        }
+        assert_eq!(text.matches("[cleared: ").count(), 3);
+        assert!(text.starts_with("How is the weather?"));
+    }
+
+    #[test]
+    fn what_is_still_too_large_is_cut_at_the_start() {
+        let text = texts(700, &history(6));
+        assert!(
+            text.contains("hour 5 rain") && !text.contains("How is"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_history_without_old_results_stays_as_it_is() {
+        let short = history(2);
+        let left = EvalClear
+            .compact(&short, 10_000, &HeuristicTokenCounter)
+            .unwrap();
+        assert_eq!(left, messages(&short));
+        assert!(
+            EvalClear
+                .compact(&[], 10, &HeuristicTokenCounter)
+                .unwrap()
+                .is_empty()
+        );
+    }
 }

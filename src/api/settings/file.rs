@@ -10,7 +10,7 @@ use super::{Settings, SettingsError, nearest};
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 
 /// The keys of a file, as serde lists them.
-pub(super) const KEYS: [&str; 17] = [
+pub(super) const KEYS: [&str; 18] = [
     "policy",
     "policy_param",
     "max_tokens",
@@ -28,6 +28,7 @@ pub(super) const KEYS: [&str; 17] = [
     "older_loops",
     "recent_window",
     "strategy",
+    "clear_tool_results",
 ];
 
 impl Settings {
@@ -109,7 +110,11 @@ fn reason(message: &str) -> String {
     // serde names the unknown key first.
     let unknown = message.strip_prefix("unknown field `");
     match unknown.and_then(|rest| rest.split_once("`, expected ")) {
-        Some((key, _)) => format!("unknown key `{key}`; {}", nearest(key, &KEYS)),
+        Some((key, expected)) => {
+            // Those of the settings, or of one of their tables.
+            let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+            format!("unknown key `{key}`; {}", nearest(key, &known))
+        }
         None => message.lines().collect::<Vec<_>>().join(", "),
     }
 }

@@ -18,6 +18,7 @@ scope = "token-budget"
 older_loops = "skip"
 recent_window = "loop"
 strategy = "one-liner"
+clear_tool_results = { keep = 5, at_least = 2_000, exclude_tools = ["Read"] }
 
 [models]
 "my-model" = 64_000
@@ -55,6 +56,9 @@ fn each_key_sets_what_it_names() {
         max_attempts: 3,
     };
     assert_eq!(made.policy, policy);
+    let clear = ClearToolResults::new().keep(5).at_least(2_000);
+    let clear = Some(clear.exclude_tools(["Read"]));
+    assert_eq!(settings.policy().unwrap().clear_tool_results, clear);
 }
 
 #[test]
@@ -120,6 +124,22 @@ fn bad_texts_are_refused_with_their_line() {
         ("scope = 3", 1, "`3` is not one of fixed:N, token-budget"),
         ("strategy = 'summary'", 1, "one-liner, digest, summarize"),
         ("model = 4", 1, "expected a string"),
+        (
+            "clear_tool_results = true",
+            1,
+            "expected a table of `keep`, `at_least` and `exclude_tools`",
+        ),
+        (
+            "\nclear_tool_results = { keeep = 5 }",
+            2,
+            "unknown key `keeep`; did you mean `keep`?",
+        ),
+        ("[clear_tool_results]\nat_least = -1", 2, "expected u64"),
+        (
+            "clear_tool_results = { exclude_tools = 'Read' }",
+            1,
+            "expected a sequence",
+        ),
         ("models = 4", 1, "expected a map"),
         ("[models]\na = 1\nb = 'many'", 3, "expected a nonzero u64"),
         (
@@ -186,6 +206,8 @@ fn what_stands_above_wins() {
     assert_eq!(file.clone().or(Settings::default()), file);
     let over = |text: &str| Settings::from_toml(text).unwrap().or(file.clone());
     assert_eq!(over("keep_first = 7").keep_first, Some(7));
+    let clear = over("clear_tool_results = {}").clear_tool_results;
+    assert_eq!(clear, Some(ClearToolResults::default()));
     // The window, or the model whose window it is.
     let wide = Settings::from_toml("max_tokens = 9_000").unwrap();
     assert_eq!(wide.clone().or(file.clone()).window(), Ok(Some(9_000)));

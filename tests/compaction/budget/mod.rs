@@ -1,6 +1,7 @@
 //! Never over budget: what a compaction gives up, in which order, and the error when nothing is enough.
 
 mod approvals;
+mod clearing;
 mod compactor;
 mod ladder;
 mod random;

@@ -37,6 +37,16 @@ export type Summarizer = (
   request: SummaryRequest,
 ) => string | SummaryAnswer | PromiseLike<string | SummaryAnswer>;
 
+/** The tool results that a policy clears before anything is compacted. */
+export interface ClearToolResults {
+  /** The number of newest results that stay, whatever their tools; 3 by default. */
+  keep?: number | undefined;
+  /** The tokens that clearing must free, else nothing is cleared; 1,000 by default. */
+  atLeast?: number | undefined;
+  /** The names of tools whose results are never cleared. */
+  excludeTools?: string[] | undefined;
+}
+
 /**
  * When and how contexts are compacted: the window, the turns that are kept, and the strategy of the text.
  *
@@ -84,6 +94,8 @@ export interface Policy {
   provider?: "openai" | "anthropic" | undefined;
   /** The treatment of the loops before those in scope. */
   olderLoops?: "skip" | "rollup" | undefined;
+  /** The tool results to clear first; only if that is not enough, the context is compacted. */
+  clearToolResults?: ClearToolResults | undefined;
   /** The strategy of the texts, if there is no summariser. */
   strategy?: "one-liner" | "digest" | undefined;
   /** Writes the summaries; if it fails, the digest is used, and the audit row records it. */
@@ -115,20 +127,38 @@ const SETTINGS = {
 
 const KNOWN = [
   ...(Object.keys(SETTINGS) as (keyof typeof SETTINGS)[]),
+  "clearToolResults",
   "provider",
   "summarizer",
   "summarizerName",
 ] as const;
 
+/** The name of each setting of `clearToolResults` in the native part. */
+const CLEARING = {
+  keep: "keep",
+  atLeast: "at_least",
+  excludeTools: "exclude_tools",
+} as const satisfies Record<keyof ClearToolResults, string>;
+
+/** Returns the settings that are set, by their names in the native part. */
+function named<T extends object>(given: T, names: Partial<Record<keyof T, string>>): Record<string, unknown> {
+  const settings: Record<string, unknown> = {};
+  for (const [name, own] of Object.entries<string>(names as Record<string, string>)) {
+    const value = given[name as keyof T];
+    if (value !== undefined && value !== null) settings[own] = value;
+  }
+  return settings;
+}
+
 /** Returns the policy for the native part. */
 export function native(given: Policy | undefined): NativePolicy {
   const policy = checked(given, KNOWN, "a policy");
-  const settings: Record<string, unknown> = {};
-  for (const [name, own] of Object.entries(SETTINGS)) {
-    const value = policy[name as keyof typeof SETTINGS];
-    if (value !== undefined && value !== null) settings[own] = value;
+  const settings = named(policy, SETTINGS);
+  const { summarizer, summarizerName, provider, clearToolResults } = policy;
+  if (clearToolResults !== undefined && clearToolResults !== null) {
+    const known = Object.keys(CLEARING) as (keyof typeof CLEARING)[];
+    settings["clear_tool_results"] = named(checked(clearToolResults, known, "clearToolResults"), CLEARING);
   }
-  const { summarizer, summarizerName, provider } = policy;
   if (summarizer !== undefined && typeof summarizer !== "function") {
     throw new InvalidInputError(`the summarizer is a function, not ${typeof summarizer}`);
   }

@@ -84,6 +84,10 @@ export interface Prepared<F extends Form = "loopstore"> {
   bytes: number;
   /** True if the context was compacted for this call. */
   wasCompacted: boolean;
+  /** The tool results that the policy cleared first, as `Session.clear` returns them; `null` if it cleared none. */
+  cleared: EditReport | null;
+  /** The reason why the policy, although it fired, cleared no tool results. */
+  notCleared: string | null;
   /** The attempts to compact it, in order, as `Session.compact` returns them. */
   compactions: CompactReport[];
   /** The faults of the originals for which a provider would reject them. */
@@ -654,6 +658,8 @@ interface About {
   tokens: number;
   bytes: number;
   was_compacted: boolean;
+  cleared: EditReport | null;
+  not_cleared: string | null;
   compactions: CompactReport[];
   faults: Json[];
   mended: Json[];
@@ -661,11 +667,17 @@ interface About {
 }
 
 function prepared<F extends Form>({ request, about }: NativePrepared): Prepared<F> {
-  const { loop_id: loopId, was_compacted: wasCompacted, open_calls: openCalls, ...rest } = decode<About>(about);
+  const {
+    loop_id: loopId,
+    was_compacted: wasCompacted,
+    open_calls: openCalls,
+    not_cleared: notCleared,
+    ...rest
+  } = decode<About>(about);
   const asked = decode<ContextOf<F>>(request);
   const found = asked as { input?: MessageOf<F>[]; messages?: MessageOf<F>[] };
   const messages = found.input ?? found.messages ?? [];
-  return { request: asked, messages, loopId, wasCompacted, openCalls, ...rest };
+  return { request: asked, messages, loopId, wasCompacted, openCalls, notCleared, ...rest };
 }
 
 /** Converts an answer of the native part. */

@@ -87,6 +87,10 @@ export interface CompactReport {
   strategy: string;
   fallback: string | null;
   asked_about: Json | null;
+  /** The tool results that the policy cleared first. */
+  cleared?: EditReport;
+  /** The reason why the policy, although it fired, cleared no tool results. */
+  not_cleared?: string;
   tokens_before: number;
   tokens_after: number;
   bytes_before: number;

@@ -47,7 +47,7 @@ from loopstore._errors import (
 )
 from loopstore._json import Form, Message, Messages
 from loopstore._loopstore import COUNTERS, __version__
-from loopstore._policy import Policy, Summarizer, SummaryAnswer, SummaryRequest
+from loopstore._policy import ClearToolResults, Policy, Summarizer, SummaryAnswer, SummaryRequest
 from loopstore._store import Appended, CallState, EditTarget, Prepared, Recall, Session, Store
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "BudgetTooSmallError",
     "BusyError",
     "CallState",
+    "ClearToolResults",
     "ClosedError",
     "DamagedError",
     "DiskFullError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
@@ -44,6 +44,17 @@ Summarizer = Callable[
     [SummaryRequest], str | SummaryAnswer | Awaitable[str] | Awaitable[SummaryAnswer]
 ]
 """Writes a summary from a prompt: a function, or a coroutine function."""
+
+class ClearToolResults(TypedDict, total=False):
+    """The tool results that a policy clears before anything is compacted."""
+
+    keep: int
+    """The newest results that stay, whatever their tools; 3 by default."""
+    at_least: int
+    """Tokens that clearing must free, else nothing is cleared; 1,000 by default."""
+    exclude_tools: Sequence[str]
+    """The names of tools whose results are never cleared."""
+
 
 NativePolicy = tuple[bytes, str | None, tuple[Callable[[dict[str, Any]], bytes], str] | None]
 
@@ -94,6 +105,8 @@ class Policy:
     before it. For every other one, and without it, the originals are read."""
     older_loops: Literal["skip", "rollup"] | None = None
     """What becomes of the loops before these."""
+    clear_tool_results: ClearToolResults | None = None
+    """The tool results to clear first; only if that is not enough, the context is compacted."""
     strategy: Literal["one-liner", "digest"] | None = None
     """What makes the texts, where there is no summariser."""
     summarizer: Summarizer | None = None
@@ -127,6 +140,7 @@ def native(
         "older_loops": policy.older_loops,
         "recent_window": policy.recent_window,
         "strategy": policy.strategy,
+        "clear_tool_results": policy.clear_tool_results,
     }
     settings = encode({key: value for key, value in given.items() if value is not None})
     if policy.summarizer is None:

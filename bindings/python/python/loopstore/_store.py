@@ -65,6 +65,10 @@ class Prepared:
     """The sum of the messages' JSON."""
     was_compacted: bool
     """Whether it was compacted for this call."""
+    cleared: Json | None
+    """The tool results that the policy cleared first: what `Session.clear` returns."""
+    not_cleared: str | None
+    """Why the policy, although it fired, cleared no tool results."""
     compactions: list[Json]
     """The attempts to compact it, in order: what `Session.compact` returns."""
     faults: list[Json]

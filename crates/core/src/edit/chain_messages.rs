@@ -21,7 +21,7 @@ pub(super) struct ChainMessage {
 
 /// The messages of a chain. A loop is read when it is needed.
 pub(super) struct ChainMessages<'a> {
-    read: &'a dyn StoreRead,
+    pub(super) read: &'a dyn StoreRead,
     /// Root first.
     pub(super) links: Vec<ChainLink>,
     pinned: BTreeSet<(LoopKey, u32)>,

@@ -4,10 +4,12 @@
 //! moment like a run of compaction. [`edit`] resolves its targets against the chain of a leaf: the other halves of
 //! pairs and the content that a provider bound to a part are added there, so that a read needs no more than the rows.
 //!
-//! `targets` finds the messages, `resolve` adds what belongs to them, `rows` makes the rows and their sizes.
+//! `targets` and `old_results` find the messages, `resolve` adds what belongs to them, `rows` makes the rows and their sizes.
 
 mod chain_messages;
+mod clear_tool_results;
 mod faults;
+mod old_results;
 mod report;
 mod request;
 mod resolve;
@@ -25,14 +27,12 @@ use crate::store::{
 };
 
 use chain_messages::ChainMessages;
+pub use clear_tool_results::ClearToolResults;
 pub use faults::{check_faults, faults_with};
 pub use report::{EditReport, EditedMessage, SkippedMessage};
 pub use request::{EditFilter, EditRequest, EditTarget};
 use resolve::Selection;
 pub use restore::runs_to_undo;
-
-/// The strategy of a run with edits that a person or a program made.
-const STRATEGY: &str = "edit";
 
 /// Edits messages of the chain of a leaf: removes, clears or replaces them or parts of them in contexts. The messages
 /// themselves are unchanged, and an undo of the run takes the edits back.
@@ -97,7 +97,6 @@ fn apply(
     let owner = session_of(write, session)?;
     let leaf = leaf_of(write, &owner, request.leaf.as_ref())?;
     let before = ShownContext::load(write, (&owner, &leaf), None)?;
-    let faults = faults_with(write, &leaf, None)?;
     let resolved = {
         let mut messages = ChainMessages::load(write, &owner, leaf.key)?;
         let selection = Selection::of(&mut messages, request)?;
@@ -108,6 +107,7 @@ fn apply(
             skipped: resolved.report.skipped.len(),
         }));
     }
+    let faults = faults_with(write, &leaf, None)?;
     let mut run = run_of(write, store, (&owner, &leaf), request, before.size)?;
     overlay::begin_edits(write, &mut run, &resolved.rows)?;
     let pending = PendingEdits {
@@ -117,6 +117,11 @@ fn apply(
     let after = ShownContext::load(write, (&owner, &leaf), Some(pending))?;
     if after.size.messages == 0 {
         return Err(refused(EditRefusal::Everything));
+    }
+    let freed = before.size.tokens.saturating_sub(after.size.tokens);
+    if freed < request.at_least {
+        let at_least = request.at_least;
+        return Err(refused(EditRefusal::TooLittle { freed, at_least }));
     }
     check_faults(&faults, &faults_with(write, &leaf, Some(pending))?)?;
     let stale = before.stale(write, &after)?;
@@ -203,7 +208,7 @@ fn run_of(
         },
         tick: 0,
         trigger: EDIT_TRIGGER.into(),
-        strategy: STRATEGY.into(),
+        strategy: request.strategy().into(),
         // Edits are no round of compaction.
         round: overlay::next_round(read, owner.key, leaf.key)?.saturating_sub(1),
         outcome: Outcome::Committed,

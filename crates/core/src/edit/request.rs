@@ -4,6 +4,12 @@ use std::ops::RangeInclusive;
 
 use crate::model::{EditAction, LoopId};
 
+/// The strategy of a run with edits that a person or a program made.
+const STRATEGY: &str = "edit";
+
+/// The strategy of a run that edits old tool results; see [`EditTarget::OldResults`].
+const CLEAR_STRATEGY: &str = "clear";
+
 /// The messages to edit, and what to do with them.
 #[derive(Clone, Debug)]
 pub struct EditRequest {
@@ -16,6 +22,9 @@ pub struct EditRequest {
     /// The text that replaces a part; required for [`EditAction::Replaced`] only. The text of a call is its arguments,
     /// a JSON object.
     pub text: Option<String>,
+    /// The tokens by which the context must become smaller. If it does not, nothing is written
+    /// ([`EditRefusal::TooLittle`](crate::store::EditRefusal::TooLittle)).
+    pub at_least: u64,
     /// True to return the report of the edit without writing anything.
     pub dry_run: bool,
     /// The reason, stored with the run.
@@ -30,6 +39,7 @@ impl EditRequest {
             action,
             targets: targets.into_iter().collect(),
             text: None,
+            at_least: 0,
             dry_run: false,
             reason: None,
         }
@@ -52,6 +62,15 @@ impl EditRequest {
             ..Self::new(EditAction::Replaced, [target])
         }
     }
+
+    /// Returns the strategy of the run.
+    pub(super) fn strategy(&self) -> &'static str {
+        let is_of_policy = |target: &EditTarget| matches!(target, EditTarget::OldResults { .. });
+        match self.targets.iter().any(is_of_policy) {
+            true => CLEAR_STRATEGY,
+            false => STRATEGY,
+        }
+    }
 }
 
 /// A target of an edit.
@@ -67,6 +86,13 @@ pub enum EditTarget {
     Call(String),
     /// All messages of the chain that meet each condition of a filter.
     Matching(EditFilter),
+    /// The tool results that the context shows, except the newest.
+    OldResults {
+        /// The number of newest results that are no targets, whatever their tools.
+        keep: u32,
+        /// The names of tools whose results are no targets.
+        exclude_tools: Vec<String>,
+    },
 }
 
 /// The conditions of a filter. At least one must be given.

@@ -74,7 +74,7 @@ fn named(messages: &mut ChainMessages<'_>, targets: &[EditTarget]) -> StoreResul
                 let near = call.map_or(0, |(place, _)| place.0);
                 named.extend(messages.results(near, id)?);
             }
-            EditTarget::Matching(_) => {
+            EditTarget::Matching(_) | EditTarget::OldResults { .. } => {
                 let why = "messages are restored by turn, message or call; name one";
                 return Err(refused(EditRefusal::Text(why)));
             }

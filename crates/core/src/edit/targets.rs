@@ -39,6 +39,12 @@ impl Targets {
                 }
                 EditTarget::Call(id) => targets.add_call(messages, id, request.action)?,
                 EditTarget::Matching(filter) => targets.add_matching(messages, filter, request)?,
+                EditTarget::OldResults {
+                    keep,
+                    exclude_tools,
+                } => {
+                    targets.add_old_results(messages, (*keep, exclude_tools), request.action)?;
+                }
             }
         }
         Ok(targets)
@@ -147,7 +153,7 @@ impl Targets {
     }
 }
 
-fn reason_to_skip(
+pub(super) fn reason_to_skip(
     messages: &ChainMessages<'_>,
     place: Place,
     turn: u32,

@@ -66,6 +66,16 @@ pub enum EditRefusal {
         /// The number of messages that match and were skipped.
         skipped: usize,
     },
+    /// The context would become smaller by fewer tokens than the request requires.
+    #[error(
+        "the edit would free {freed} tokens, and at least {at_least} are required; require fewer"
+    )]
+    TooLittle {
+        /// The tokens by which the context would become smaller.
+        freed: u64,
+        /// The tokens that the request requires.
+        at_least: u64,
+    },
     /// A filter without a condition would match every message.
     #[error("the filter has no condition; give words, a tool, a size or an age")]
     EmptyFilter,

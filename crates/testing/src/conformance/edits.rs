@@ -175,6 +175,33 @@ pub fn a_cleared_result_shows_its_size_and_the_way_to_it(store: &dyn SessionStor
     assert_eq!(would.tokens_after, report.tokens_after);
     assert_eq!((report.edits.len(), report.skipped.len()), (10, 1));
     assert_eq!(report.tokens_after, context(&history).tokens);
+    // Of old results the newest stay. An edit that frees too little leaves no row.
+    let results = EditTarget::OldResults {
+        keep: 1,
+        exclude_tools: Vec::new(),
+    };
+    let before = context(&history);
+    let mut old = EditRequest {
+        at_least: 10_000,
+        ..EditRequest::clear([results])
+    };
+    match refusal(&history, &old) {
+        EditRefusal::TooLittle { freed, at_least } => {
+            assert_eq!((freed > 0, at_least), (true, 10_000))
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(context(&history).messages, before.messages);
+    old.at_least = 1;
+    let report = apply(&history, &old);
+    assert_eq!((report.edits.len(), report.skipped.len()), (2, 6));
+    assert_eq!(report.tokens_after, context(&history).tokens);
+    let excluded = EditTarget::OldResults {
+        keep: 0,
+        exclude_tools: vec!["tool".into()],
+    };
+    let why = refusal(&history, &EditRequest::clear([excluded]));
+    assert_eq!(why, EditRefusal::NoMatch { skipped: 8 });
 }
 
 pub fn a_replaced_text_is_shown_in_its_place(store: &dyn SessionStore) {

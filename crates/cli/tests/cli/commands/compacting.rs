@@ -389,3 +389,36 @@ fn an_emptied_file_and_a_failing_editor_stop_the_compaction() {
     );
     assert_eq!(stage.json("history")[0]["fallback"], Value::Null);
 }
+
+#[test]
+fn tool_results_are_cleared_before_anything_is_compacted() {
+    let stage = Stage::new();
+    let line = "compact work --max-tokens 11500 --clear-tool-results 1 --clear-at-least 100";
+    let report = stage.json(&format!("{line} --dry-run"));
+    assert_eq!(report["outcome"], "not_needed", "{report}");
+    assert_eq!(report["cleared"]["run_id"], serde_json::Value::Null);
+    assert_snapshot!(stage.say(line), @"");
+    let runs = stage.json("history work");
+    assert_eq!(
+        (&runs[0]["strategy"], runs.as_array().unwrap().len()),
+        (&"clear".into(), 1)
+    );
+    // Excluded are all: nothing is cleared, and the report says why.
+    let stage = Stage::new();
+    let tools = "--clear-exclude-tool bash --clear-exclude-tool Bash --clear-exclude-tool read";
+    let report = stage.json(&format!("{line} {tools} --dry-run"));
+    assert_eq!(report["outcome"], "committed", "{report}");
+    assert!(report["not_cleared"].is_string(), "{report}");
+    for (wrong, why) in [
+        ("--clear-tool-results many", "many"),
+        ("--clear-tool-results -1", "-1"),
+        ("--clear-at-least 5", "--clear-tool-results"),
+        ("--clear-exclude-tool bash", "--clear-tool-results"),
+        ("--clear-tool-results 1 --clear-at-least x", "x"),
+        ("--clear-tool-results 1 --force", "--force"),
+    ] {
+        let refused = stage.say(&format!("compact work {wrong}"));
+        assert_eq!(refused.code, 2, "{refused}");
+        assert!(refused.err.contains(why), "{refused}");
+    }
+}

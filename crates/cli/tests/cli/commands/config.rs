@@ -64,6 +64,19 @@ fn a_policy_has_its_parameters_from_the_file() {
 }
 
 #[test]
+fn a_file_clears_tool_results_and_an_option_wins() {
+    let text = "max_tokens = 11_500\nclear_tool_results = { keep = 1, at_least = 100 }";
+    let stage = with_file("agent.toml", text);
+    let report = stage.json("compact work --dry-run --config agent.toml");
+    let cleared = report["cleared"]["edits"].as_array().unwrap().len();
+    let kept =
+        "compact work --dry-run --config agent.toml --clear-tool-results 2 --clear-at-least 1";
+    let report = stage.json(kept);
+    let fewer = report["cleared"]["edits"].as_array().unwrap().len();
+    assert_eq!(fewer + 1, cleared);
+}
+
+#[test]
 fn the_window_comes_from_the_name_of_the_model() {
     let stage = with_file("agent.toml", "model = \"tiny-2\"\n[models]\ntiny = 9_000\n");
     assert_eq!(outcome(&stage, "--model gpt-4-0613"), "committed");
@@ -97,6 +110,8 @@ fn a_bad_file_is_refused_with_its_place() {
     std::fs::write(stage.path("wrong.toml"), "keep_first = \"two\"").unwrap();
     std::fs::write(stage.path("cut.toml"), "model = \"gpt").unwrap();
     std::fs::write(stage.path("latin1.toml"), b"model = \"caf\xe9\"").unwrap();
+    let clear = "[clear_tool_results]\nkep = 5";
+    std::fs::write(stage.path("keep.toml"), clear).unwrap();
     std::fs::create_dir(stage.path("folder")).unwrap();
     assert_snapshot!(stage.say("compact work --config agent.toml"), @"
     --- stderr
@@ -106,6 +121,10 @@ fn a_bad_file_is_refused_with_its_place() {
     for (file, said) in [
         ("wrong.toml", "`wrong.toml`, line 1: invalid type"),
         ("cut.toml", "`cut.toml`, line 1: "),
+        (
+            "keep.toml",
+            "`keep.toml`, line 2: unknown key `kep`; did you mean `keep`?",
+        ),
         (
             "latin1.toml",
             "`latin1.toml`, line 1: the text is not UTF-8",

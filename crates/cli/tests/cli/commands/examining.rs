@@ -532,7 +532,8 @@ proptest! {
 
     #[test]
     fn no_candidate_exceeds_the_size(share in 0.001f64..1.0) {
-        let every = "--strategy one-liner --strategy tiered --strategy truncate --strategy digest";
+        let every = "--strategy one-liner --strategy tiered --strategy truncate --strategy clear \
+             --strategy digest";
         let (_, prepared) = prepared(&format!("--budget {share} {every}"));
         let exam = &prepared["exams"][0];
         let size = exam["size"].as_u64().unwrap();

@@ -48,7 +48,7 @@ fn assert_floors(report: &RetentionReport, floors: &[(f64, f64)]) {
     for (budget, floor) in floors {
         let recall = report.recall("digest", *budget).unwrap();
         assert!(recall >= *floor, "{recall} at {budget}\n{}", report.table());
-        for other in ["one-liner", "tiered", "truncate"] {
+        for other in ["one-liner", "tiered", "truncate", "clear"] {
             let other = report.recall(other, *budget).unwrap();
             assert!(other <= recall, "{}", report.table());
         }
