@@ -221,7 +221,7 @@ fn live_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreRe
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    found.ok_or_else(|| not_found(read, leaf, named, "active compaction to undo"))
+    found.ok_or_else(|| not_found(read, leaf, named, "active compaction or edit to undo"))
 }
 
 /// Finds the run of the newest undo that counts, or the named run if it is undone.
@@ -243,9 +243,9 @@ fn undone_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> Store
     match newest_undo {
         Some((tick, run)) if named.is_some() || newest_commit.is_none_or(|c| c < tick) => Ok(run),
         Some(_) => Err(StoreError::Invalid(
-            "a compaction was made after the last undo; name the run to redo".into(),
+            "a compaction or an edit was made after the last undo; name the run to redo".into(),
         )),
-        None => Err(not_found(read, leaf, named, "compaction to redo")),
+        None => Err(not_found(read, leaf, named, "compaction or edit to redo")),
     }
 }
 

@@ -33,7 +33,7 @@ pub fn tone(state: TurnState) -> Tone {
     match state {
         TurnState::Raw => Tone::Plain,
         TurnState::Covered(D::Kept) => Tone::Kept,
-        TurnState::Covered(D::Truncated) => Tone::Cut,
+        TurnState::Edited | TurnState::Covered(D::Truncated) => Tone::Cut,
         TurnState::Covered(D::Summarised | D::RolledUp | D::Sealed) => Tone::Summary,
         TurnState::Covered(D::Dropped | D::Removed) => Tone::Gone,
     }

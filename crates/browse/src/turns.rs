@@ -194,7 +194,7 @@ fn shown(
     messages: &[MessageRow],
 ) -> StoreResult<Option<Pane>> {
     match state {
-        TurnState::Raw | TurnState::Covered(Disposition::Kept) => Ok(None),
+        TurnState::Raw | TurnState::Edited | TurnState::Covered(Disposition::Kept) => Ok(None),
         TurnState::Covered(Disposition::Truncated) => cut(read, block, messages).map(Some),
         TurnState::Covered(Disposition::Dropped) => {
             let none = "The context holds nothing of this turn.".to_owned();

@@ -17,6 +17,7 @@ fn state_label(state: Option<TurnState>) -> (&'static str, &'static str) {
     match state {
         None => ("absent", "-"),
         Some(TurnState::Raw) => ("raw", " "),
+        Some(TurnState::Edited) => ("edited", "✎"),
         Some(TurnState::Covered(D::Kept)) => ("kept", "="),
         Some(TurnState::Covered(D::Truncated)) => ("shortened", "~"),
         Some(TurnState::Covered(D::Summarised)) => ("summarised", "Σ"),
