@@ -54,7 +54,7 @@ fn is_text(part: &Content) -> bool {
 }
 
 /// True for content that a provider takes back only with the answer that it belongs to.
-fn is_bound(part: &Content) -> bool {
+pub(super) fn is_bound(part: &Content) -> bool {
     match part {
         Content::Sealed(sealed) => sealed.kind().as_deref() != Some("compaction"),
         part => part.is_signed_thinking(),
