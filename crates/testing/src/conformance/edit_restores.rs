@@ -1,6 +1,6 @@
 //! Restores of edited messages and parts.
 
-use loopstore::{EditRefusal, EditRequest, EditTarget, restore};
+use loopstore::{EditRefusal, EditRequest, EditTarget, FlipRequest, restore, undo};
 
 use super::edits::{apply, context, edited_session, message, remove, text};
 use super::*;
@@ -80,5 +80,30 @@ pub fn a_restore_of_a_part_names_what_else_would_come_back(store: &dyn Database)
         others(part(3, 9, 0)),
         "loop-0:3:10, loop-0:3:11, loop-0:4:12, loop-0:4:13, loop-0:4:14 and 6 more"
     );
+    assert_whole(store);
+}
+
+pub fn a_restore_that_would_leave_a_fault_is_refused(store: &dyn Database) {
+    let history = edited_session(store, "s");
+    let turn = || EditTarget::Turns(loop_id(0), 2..=2);
+    remove(&history, turn());
+    // The provider gives a later call the id of the removed one.
+    let output = vec![Content::text("again")];
+    let again = [
+        user("again", 8),
+        answer("so", &["call-2"], 8),
+        result("call-2", output, 8),
+    ];
+    history.append(0, again.into());
+    let before = context(&history);
+    assert!(matches!(
+        refused(&history, turn()),
+        EditRefusal::Fault { .. }
+    ));
+    assert!(matches!(
+        undo(store, &history.session, &FlipRequest::default()),
+        Err(StoreError::EditRefused(EditRefusal::Fault { .. }))
+    ));
+    assert_eq!(context(&history).messages, before.messages);
     assert_whole(store);
 }
