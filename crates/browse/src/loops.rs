@@ -201,6 +201,7 @@ fn loops_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<HashMap<Lo
         let seen = LoopSeen {
             turns: link.turns,
             block: blocks.get(&link.row.key).cloned(),
+            is_edited: link.edits.is_some(),
             changes: Vec::new(),
         };
         (link.row.loop_id, seen)
