@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use loopstore_core::edit::{check_faults, faults_with};
+use loopstore_core::edit::{check_flipped, faults_with};
 
 use crate::context::{BuildOptions, Chain, leaf_of, session_of, view_for};
 use crate::model::{LoopId, SealingProvider, SessionId, Time};
@@ -134,7 +134,7 @@ fn flip(
             request.reason.clone(),
         )?;
         if let Some(faults) = faults {
-            check_faults(&faults, &faults_with(write, &leaf, None)?)?;
+            check_flipped(write, &leaf, &faults)?;
         }
         Ok(FlipReport {
             run_id: run.run_id,
@@ -172,7 +172,7 @@ pub(crate) fn undo_edits(
             tokens_after: context_tokens(write, &leaf, None)?,
         });
     }
-    check_faults(&faults, &faults_with(write, &leaf, None)?)?;
+    check_flipped(write, &leaf, &faults)?;
     Ok(reports)
 }
 

@@ -289,7 +289,7 @@ impl Selection {
             }
         }
         for call in calls {
-            for result in messages.results(place.0, &call)? {
+            for result in messages.results(place, &call)? {
                 self.queue.push_back((result, None, Origin::Paired));
             }
         }

@@ -100,9 +100,10 @@ impl Restored {
                 }
                 EditTarget::Call(id) => {
                     let call = messages.call(None, id)?;
-                    named.messages.extend(call.map(|(place, _)| place));
-                    let near = call.map_or(0, |(place, _)| place.0);
-                    named.messages.extend(messages.results(near, id)?);
+                    if let Some((place, _)) = call {
+                        named.messages.insert(place);
+                        named.messages.extend(messages.results(place, id)?);
+                    }
                 }
                 EditTarget::Matching(_) => {
                     let why = "messages are restored by turn, message, part or call; name one";
@@ -142,7 +143,7 @@ impl Restored {
             let mut answer = Some(place);
             match answered {
                 Answered::Call(id) => {
-                    for result in messages.results(place.0, &id)? {
+                    for result in messages.results(place, &id)? {
                         all.messages.insert(result);
                     }
                 }
@@ -258,7 +259,7 @@ fn pairs_of_messages(
         };
         let mut found = Vec::new();
         for call in calls {
-            found.extend(messages.results(place.0, &call)?);
+            found.extend(messages.results(place, &call)?);
         }
         if let Some(call) = answered {
             found.extend(messages.call(Some(place), &call)?.map(|(place, _)| place));

@@ -1,8 +1,11 @@
 //! Restores of edited messages and parts.
 
-use loopstore::{EditRefusal, EditRequest, EditTarget, FlipRequest, restore, undo};
+use loopstore::{
+    BuildOptions, EditRefusal, EditRequest, EditTarget, FlipRequest, build_context_from_session,
+    restore, undo,
+};
 
-use super::edits::{apply, context, edited_session, message, remove, text};
+use super::edits::{apply, context, edited_session, flip, message, remove, text};
 use super::*;
 use crate::whole::assert_whole;
 
@@ -85,25 +88,60 @@ pub fn a_restore_of_a_part_names_what_else_would_come_back(store: &dyn Database)
 
 pub fn a_restore_that_would_leave_a_fault_is_refused(store: &dyn Database) {
     let history = edited_session(store, "s");
-    let turn = || EditTarget::Turns(loop_id(0), 2..=2);
-    remove(&history, turn());
-    // The provider gives a later call the id of the removed one.
-    let output = vec![Content::text("again")];
-    let again = [
-        user("again", 8),
-        answer("so", &["call-2"], 8),
-        result("call-2", output, 8),
-    ];
-    history.append(0, again.into());
+    let mut prompt = user("hello", 8);
+    if let Some(inner) = prompt.message_mut() {
+        inner.content_mut().push(Content::text(""));
+    }
+    history.append(0, vec![prompt, answer("so", &[], 8)]);
+    history.append(0, turn(9));
+    let filled = apply(&history, &EditRequest::replace(part(8, 24, 1), "and you"));
+    remove(&history, part(8, 24, 0));
     let before = context(&history);
+    assert!(text(&before).contains("and you") && !text(&before).contains("hello"));
+    // Only an empty text would be left of the prompt.
     assert!(matches!(
-        refused(&history, turn()),
+        refused(&history, part(8, 24, 1)),
         EditRefusal::Fault { .. }
     ));
+    let request = FlipRequest {
+        run: filled.run_id,
+        ..FlipRequest::default()
+    };
     assert!(matches!(
-        undo(store, &history.session, &FlipRequest::default()),
+        undo(store, &history.session, &request),
         Err(StoreError::EditRefused(EditRefusal::Fault { .. }))
     ));
     assert_eq!(context(&history).messages, before.messages);
+    assert_whole(store);
+}
+
+pub fn what_was_recorded_with_a_fault_comes_back(store: &dyn Database) {
+    let history = edited_session(store, "s");
+    // A call that never got its result, and a later one with the id of another.
+    history.append(0, vec![user("run", 8), answer("so", &["lost"], 8)]);
+    let output = vec![Content::text("again")];
+    let again = [
+        user("again", 9),
+        answer("so", &["call-2"], 9),
+        result("call-2", output, 9),
+    ];
+    history.append(0, again.into());
+    let shown = || {
+        let built = build_context_from_session(store, &history.session, &BuildOptions::default());
+        built.unwrap()
+    };
+    let before = shown();
+    assert!(before.faults.len() >= 2, "{:?}", before.faults);
+    let turns = EditTarget::Turns(loop_id(0), 8..=9);
+    let report = remove(&history, turns.clone());
+    // The result of the first call with that id stays.
+    assert_eq!((report.edits.len(), report.paired.len()), (5, 0));
+    let run = report.run_id.unwrap();
+    assert!(shown().faults.is_empty());
+    assert_eq!(restored(&history, turns), [run]);
+    assert_eq!(shown().messages, before.messages);
+    flip(&history, None, true);
+    flip(&history, None, false);
+    assert_eq!(shown().messages, before.messages);
     assert_whole(store);
 }

@@ -232,6 +232,7 @@ macro_rules! conformance {
                     a_part_is_restored_without_the_other_edits_of_its_message,
                     a_restore_of_a_part_names_what_else_would_come_back,
                     a_restore_that_would_leave_a_fault_is_refused,
+                    what_was_recorded_with_a_fault_comes_back,
                 }
                 redacted_edits: {
                     a_redaction_reaches_the_texts_and_the_sizes_of_edits,
