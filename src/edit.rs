@@ -10,7 +10,8 @@ pub use loopstore_core::edit::{
     SkippedMessage, edit,
 };
 
-/// Restores messages: undoes the live runs of edits that have these targets.
+/// Restores messages or parts of messages: undoes the live runs of edits that have these targets. A run that edits only
+/// other parts of a message stays.
 ///
 /// # Errors
 /// [`StoreError::EditRefused`](crate::StoreError::EditRefused) if no live edit has these targets, or if one of the runs

@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::compaction::LoopMessage;
 use crate::context::states::shown_chain;
 use crate::context::{self, AsOf, BuildError, BuildOptions, TurnState};
 use crate::model::{AgentMessage, Content, LoopId, Role, SessionId};
 use crate::store::active_blocks::{ChainView, chain};
-use crate::store::{self, LoopKey, SessionStore, StoreRead, StoreResult};
+use crate::store::{self, LiveEdits, LoopKey, MessageEdit, SessionStore, StoreRead, StoreResult};
 use loopstore_digest::{DigestInput, Digester, loop_label, supplement_headers};
 
 /// Tokens that are read at most, the newest: an agent waits for the answer.
@@ -151,6 +152,8 @@ struct LoopTurns {
     loop_id: LoopId,
     /// Of each turn of the loop, up to where the chain leaves it, whether it is one of them.
     taken: Vec<bool>,
+    /// The live edits of the loop.
+    edits: Option<Arc<LiveEdits>>,
     /// The first sequence that is read, and the one where the chain leaves the loop, maybe within a turn.
     from: u32,
     end: u32,
@@ -186,15 +189,18 @@ impl LoopTurns {
         Ok(low == 0)
     }
 
+    /// Reads the messages as contexts show them with the live edits: no text may bring back what was removed.
     fn messages(&self, read: &dyn StoreRead) -> StoreResult<Vec<LoopMessage>> {
         let mut messages = Vec::new();
         read.messages(self.key, self.from..self.end, &mut |row| {
-            match row.turn {
-                Some(turn) if self.has(turn) && row.body.role != Role::Extension => {
-                    let (seq, message) = (row.seq, store::decode(read, row.body)?);
-                    messages.push(LoopMessage { turn, seq, message });
+            let edit = self.edits.as_ref().and_then(|edits| edits.at(row.seq));
+            let is_shown = row.body.role != Role::Extension && edit != Some(MessageEdit::Removed);
+            if let Some(turn) = row.turn.filter(|turn| self.has(*turn) && is_shown) {
+                let (seq, mut message) = (row.seq, store::decode(read, row.body)?);
+                if let Some(MessageEdit::Parts(edited)) = edit {
+                    edited.apply(&mut message);
                 }
-                _ => {}
+                messages.push(LoopMessage { turn, seq, message });
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -246,6 +252,7 @@ fn turns(
             key: link.row.key,
             loop_id: link.row.loop_id,
             taken,
+            edits: link.edits,
             from: 0,
             end: link.end_seq,
         };

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use loopstore_core::edit::{check_faults, faults_with};
+use loopstore_core::edit::{check_flipped, faults_with};
 
 use crate::context::{BuildOptions, Chain, leaf_of, session_of, view_for};
 use crate::model::{LoopId, SealingProvider, SessionId, Time};
@@ -134,7 +134,7 @@ fn flip(
             request.reason.clone(),
         )?;
         if let Some(faults) = faults {
-            check_faults(&faults, &faults_with(write, &leaf, None)?)?;
+            check_flipped(write, &leaf, &faults)?;
         }
         Ok(FlipReport {
             run_id: run.run_id,
@@ -172,7 +172,7 @@ pub(crate) fn undo_edits(
             tokens_after: context_tokens(write, &leaf, None)?,
         });
     }
-    check_faults(&faults, &faults_with(write, &leaf, None)?)?;
+    check_flipped(write, &leaf, &faults)?;
     Ok(reports)
 }
 
@@ -221,7 +221,7 @@ fn live_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> StoreRe
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    found.ok_or_else(|| not_found(read, leaf, named, "active compaction to undo"))
+    found.ok_or_else(|| not_found(read, leaf, named, "active compaction or edit to undo"))
 }
 
 /// Finds the run of the newest undo that counts, or the named run if it is undone.
@@ -243,9 +243,9 @@ fn undone_run(read: &dyn StoreRead, leaf: LoopKey, named: Option<&str>) -> Store
     match newest_undo {
         Some((tick, run)) if named.is_some() || newest_commit.is_none_or(|c| c < tick) => Ok(run),
         Some(_) => Err(StoreError::Invalid(
-            "a compaction was made after the last undo; name the run to redo".into(),
+            "a compaction or an edit was made after the last undo; name the run to redo".into(),
         )),
-        None => Err(not_found(read, leaf, named, "compaction to redo")),
+        None => Err(not_found(read, leaf, named, "compaction or edit to redo")),
     }
 }
 

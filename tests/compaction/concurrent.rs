@@ -324,7 +324,7 @@ fn undo_and_redo_name_what_cannot_be_done() {
         "{error}"
     );
     let error = redo(&store, &id(), &nothing).unwrap_err().to_string();
-    assert!(error.contains("no compaction to redo"), "{error}");
+    assert!(error.contains("no compaction or edit to redo"), "{error}");
     let named = FlipRequest {
         run: Some("'; DROP TABLE runs".into()),
         ..FlipRequest::default()

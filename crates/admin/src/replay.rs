@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
+use crate::inspect::{RecordedEdit, recorded};
 use loopstore::BuildOptions;
 use loopstore::context::{AsOf, BuildError, Context, build_context_from_session};
 use loopstore::extend::{
@@ -19,16 +20,16 @@ use loopstore::model::{AgentMessage, Json, LoopId, Role, SealingProvider, Sessio
 /// A step of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplayStep {
-    /// A compaction took effect, or was undone or redone.
+    /// A compaction or edits took effect, or were undone or redone.
     Change(ReplayChange),
     /// A turn happened.
     Turn(Box<ReplayedTurn>),
 }
 
-/// A compaction took effect, or was undone or redone.
+/// A compaction or edits took effect, or were undone or redone.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ReplayChange {
-    /// The kind of the change: `compacted`, `undone` or `redone`.
+    /// The kind of the change: `compacted`, `edited`, `undone` or `redone`.
     pub change: ChangeKind,
     /// The run.
     pub run_id: String,
@@ -38,6 +39,12 @@ pub struct ReplayChange {
     pub strategy: String,
     /// The time of the change, as ISO-8601 text.
     pub at: String,
+    /// The reason that was given for the edits, the undo or the redo.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The edits of the run; none for a compaction.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<RecordedEdit>,
     /// The events of the run as JSON: `compactionStarted`, then `compactionEnded`. An undo or redo has no events.
     pub events: Vec<Json>,
     /// The tokens of the context before the run.
@@ -49,12 +56,14 @@ pub struct ReplayChange {
     pub tick: Tick,
 }
 
-/// The kind of a change to a compaction.
+/// The kind of a change to a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
     /// The run was committed.
     Compacted,
+    /// The run removed, cleared or replaced messages.
+    Edited,
     /// The run was undone and is no longer active.
     Undone,
     /// The run was redone and is active again.
@@ -242,15 +251,23 @@ fn stretches(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Branch
     Ok(found)
 }
 
-/// Returns the compactions that apply to the leaf, and their undos and redos, in order.
+/// Returns the compactions and edits that apply to the leaf, and their undos and redos, in order.
 ///
 /// # Errors
 /// If a row is damaged, or the store fails.
 pub fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<ReplayChange>> {
     let mut found = Vec::new();
     ActiveBlocks::new(read, leaf, ChainView::default()).runs(&mut |walk, run| {
-        let compacted = ReplayChange {
-            change: ChangeKind::Compacted,
+        let committed = ReplayChange {
+            change: match run.is_edit() {
+                true => ChangeKind::Edited,
+                false => ChangeKind::Compacted,
+            },
+            reason: run.edit_reason(),
+            edits: match run.is_edit() {
+                true => recorded(read, run.key)?,
+                false => Vec::new(),
+            },
             events: run.noted_events(),
             run_id: run.run_id,
             loop_id: read.loop_by_key(run.point.loop_key)?.core.loop_id,
@@ -269,13 +286,14 @@ pub fn changes(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<VecDeque<Repl
                     },
                     loop_id: read.loop_by_key(flip.point.loop_key)?.core.loop_id,
                     at: flip.at,
+                    reason: flip.reason,
                     events: Vec::new(),
                     tick: flip.tick,
-                    ..compacted.clone()
+                    ..committed.clone()
                 });
             }
         }
-        found.push(compacted);
+        found.push(committed);
         Ok(ControlFlow::Continue(()))
     })?;
     found.sort_by_key(|change| change.tick);

@@ -71,6 +71,8 @@ pub enum Tone {
 pub struct Pane {
     text: Vec<(String, Tone)>,
     width: usize,
+    /// The first wrapped line of each part.
+    starts: Vec<usize>,
     /// The wrapped lines.
     pub lines: Vec<(String, Tone)>,
     /// The first visible line.
@@ -90,13 +92,20 @@ impl Pane {
     pub fn fit(&mut self, width: usize, height: usize) {
         if self.width != width {
             self.width = width;
-            let each = |(text, tone): &(String, Tone)| {
+            (self.lines, self.starts) = (Vec::new(), Vec::new());
+            for (text, tone) in &self.text {
+                self.starts.push(self.lines.len());
                 let lines = text.split('\n').flat_map(|line| wrap(line, width));
-                lines.map(|line| (line, *tone)).collect::<Vec<_>>()
-            };
-            self.lines = self.text.iter().flat_map(each).collect();
+                self.lines.extend(lines.map(|line| (line, *tone)));
+            }
         }
         self.top = self.top.min(self.lines.len().saturating_sub(height.max(1)));
+    }
+
+    /// Scrolls to the beginning of a part.
+    pub fn show_part(&mut self, part: usize, height: usize) {
+        self.top = self.starts.get(part).copied().unwrap_or(self.top);
+        self.fit(self.width, height);
     }
 
     /// Scrolls. Returns true if the key scrolls.

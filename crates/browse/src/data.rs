@@ -1,21 +1,22 @@
 //! Reads the content of a screen from the store when the screen is shown.
 //!
-//! The database is open for reading. An undo or redo opens it for writing and closes it again.
+//! The database is open for reading. A change opens it for writing and closes it again.
 
 use loopstore::compact::FlipRequest;
 use loopstore::extend::SessionFilter;
 use loopstore::extend::sqlite::Record;
 use loopstore::search::{SearchHit, SearchQuery};
-use loopstore::{Database, LoopId, OpenError, SessionId};
+use loopstore::{Database, EditRequest, EditTarget, LoopId, OpenError, SessionId};
 use loopstore_admin::inspect::{DiffRequest, DiffSide, diff};
 use loopstore_terminal::diff_lines::diff_lines;
+use loopstore_terminal::edits::result_line;
 use loopstore_terminal::hits::hit_heading;
-use loopstore_terminal::runs::{flip_summary, flips, run_state};
+use loopstore_terminal::runs::{edit_reason, flip_summary, flips, run_state};
 use loopstore_terminal::{CliError, text};
 
 use super::cursor::{Pane, Tone};
 use super::lists::{Hit, Run, SessionItem};
-use super::state::{ContentRequest, FlipAction, ReadOutcome};
+use super::state::{Change, ContentRequest, EditAction, EditKind, FlipAction, ReadOutcome};
 use super::{loops, turns};
 
 /// The number of hits in a page.
@@ -27,7 +28,7 @@ pub type OpenDatabase<'a> = dyn Fn(bool) -> Result<Box<dyn Database>, OpenError>
 /// The database.
 pub struct Data<'a> {
     open: &'a OpenDatabase<'a>,
-    /// `None` after a flip whose reopening failed.
+    /// `None` after a change whose reopening failed.
     store: Option<Box<dyn Database>>,
 }
 
@@ -47,10 +48,10 @@ impl<'a> Data<'a> {
         Ok(&**self.store.insert(store))
     }
 
-    /// Reads the requested content, or performs the confirmed undo or redo.
+    /// Reads the requested content, or makes the confirmed change.
     pub fn read(&mut self, want: &ContentRequest) -> Result<ReadOutcome, CliError> {
-        if let ContentRequest::Flip(flip) = want {
-            return self.flip(flip);
+        if let ContentRequest::Change(change) = want {
+            return self.change(change);
         }
         let store = self.store()?;
         Ok(match want {
@@ -77,25 +78,53 @@ impl<'a> Data<'a> {
                 query,
                 offset,
             } => hits(store, session.as_ref(), query, *offset)?,
-            ContentRequest::Flip(flip) => self.flip(flip)?,
+            ContentRequest::Change(change) => self.change(change)?,
         })
     }
 
-    fn flip(&mut self, flip: &FlipAction) -> Result<ReadOutcome, CliError> {
+    fn change(&mut self, change: &Change) -> Result<ReadOutcome, CliError> {
         // One connection at a time: closing one must not release the locks of the other.
         self.store = None;
         let store = (self.open)(true)?;
-        let request = FlipRequest {
-            leaf: Some(flip.leaf.clone()),
-            run: flip.run.clone(),
-            reason: None,
-        };
-        let report = match flip.redo {
-            true => loopstore::redo(&*store, &flip.session, &request)?,
-            false => loopstore::undo(&*store, &flip.session, &request)?,
-        };
-        Ok(ReadOutcome::Flipped(flip_summary(&report)))
+        Ok(ReadOutcome::Changed(match change {
+            Change::Flip(flip_action) => flip(&*store, flip_action)?,
+            Change::Edit(edit_action) => edit(&*store, edit_action)?,
+        }))
     }
+}
+
+fn flip(store: &dyn Database, flip: &FlipAction) -> Result<String, CliError> {
+    let request = FlipRequest {
+        leaf: Some(flip.leaf.clone()),
+        run: flip.run.clone(),
+        reason: None,
+    };
+    let report = match flip.redo {
+        true => loopstore::redo(store, &flip.session, &request)?,
+        false => loopstore::undo(store, &flip.session, &request)?,
+    };
+    Ok(flip_summary(&report))
+}
+
+fn edit(store: &dyn Database, edit: &EditAction) -> Result<String, CliError> {
+    let (loop_id, turn) = (edit.loop_id.clone(), edit.turn);
+    let target = match edit.seq {
+        Some(seq) => EditTarget::Message(loop_id, turn, seq),
+        None => EditTarget::Turns(loop_id, turn..=turn),
+    };
+    let mut request = match edit.kind {
+        EditKind::Drop => EditRequest::remove([target]),
+        EditKind::Clear => EditRequest::clear([target]),
+        EditKind::Restore => {
+            let reports = loopstore::restore(store, &edit.session, Some(&edit.leaf), &[target])?;
+            let lines: Vec<String> = reports.iter().map(flip_summary).collect();
+            return Ok(lines.join("; "));
+        }
+    };
+    request.leaf = Some(edit.leaf.clone());
+    let action = request.action;
+    let report = loopstore::edit(store, &edit.session, &request)?;
+    Ok(result_line(&report, action))
 }
 
 fn sessions(store: &dyn Database) -> Result<Vec<SessionItem>, CliError> {
@@ -142,6 +171,7 @@ fn run(row: &Record) -> Run {
     for (name, column) in facts {
         details.extend(row.text(column).map(|text| format!("{name}: {text}")));
     }
+    details.extend(edit_reason(row).map(|reason| format!("reason: {reason}")));
     for flip in flips(row) {
         let reason = flip.reason.map(|why| format!(": {why}"));
         let at = text::time(&flip.at);

@@ -12,7 +12,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::cursor::{Pane, Tone};
-use super::state::{Browser, Screen, TextEntry};
+use super::state::{Browser, Change, EditKind, Screen, TextEntry};
 
 /// The colours of the screen, if any.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +136,7 @@ fn title(browser: &Browser) -> String {
         Screen::Sessions(_) => browser.database.clone(),
         Screen::Session(screen) => screen.session.to_string(),
         Screen::Reader(screen) => format!("{} turn {}", screen.loop_id, screen.turn),
-        Screen::Runs(_) => "compactions".into(),
+        Screen::Runs(_) => "compactions and edits".into(),
         Screen::Diff { .. } => "originals and context".into(),
         Screen::Hits(screen) => format!("search {}", screen.query),
     });
@@ -160,15 +160,8 @@ fn body(pen: &mut Pen<'_, '_>, browser: &Browser) {
 
 /// Draws the row at the bottom: a question, the typed text, a message, or keys.
 fn last_row(pen: &mut Pen<'_, '_>, browser: &Browser) {
-    if let Some(flip) = &browser.asked {
-        let word = if flip.redo { "Redo" } else { "Undo" };
-        let what = match &flip.run {
-            Some(run) => format!("run {run}"),
-            None if flip.redo => "the last undo".into(),
-            None => "the last compaction".into(),
-        };
-        let question = format!("{word} {what}, seen from {}? y/n", flip.leaf);
-        return pen.text(0, &question, Tone::Head);
+    if let Some(change) = &browser.asked {
+        return pen.text(0, &question(change), Tone::Head);
     }
     match (&browser.entry, &browser.note) {
         (Some(TextEntry::Filter(typed)), _) => pen.text(0, &format!("/{typed}▏"), Tone::Head),
@@ -184,6 +177,33 @@ fn last_row(pen: &mut Pen<'_, '_>, browser: &Browser) {
     }
 }
 
+/// Returns the question about a change.
+fn question(change: &Change) -> String {
+    match change {
+        Change::Flip(flip) => {
+            let word = if flip.redo { "Redo" } else { "Undo" };
+            let what = match &flip.run {
+                Some(run) => format!("run {run}"),
+                None if flip.redo => "the last undo".into(),
+                None => "the last compaction or edit".into(),
+            };
+            format!("{word} {what}, seen from {}? y/n", flip.leaf)
+        }
+        Change::Edit(edit) => {
+            let what = match edit.seq {
+                Some(seq) => format!("message {seq} of turn {}", edit.turn),
+                None => format!("turn {}", edit.turn),
+            };
+            let question = match edit.kind {
+                EditKind::Drop => format!("Drop {what} of {} from the context", edit.loop_id),
+                EditKind::Clear => format!("Clear long texts in {what} of {}", edit.loop_id),
+                EditKind::Restore => format!("Undo the edits of {what} of {}", edit.loop_id),
+            };
+            format!("{question}, seen from {}? y/n", edit.leaf)
+        }
+    }
+}
+
 /// Returns the most important keys of a screen.
 fn keys(browser: &Browser) -> &'static str {
     match browser.screen() {
@@ -191,16 +211,18 @@ fn keys(browser: &Browser) -> &'static str {
         Some(Screen::Sessions(_)) => "? keys  q quit  Enter open  / filter  s search",
         Some(Screen::Session(_)) => {
             "? keys  q back  Tab other side  Enter read  h compactions  d diff  u undo  r redo  \
-             s search"
+             s search  x drop  c clear  b bring back"
         }
-        Some(Screen::Reader(_)) => "? keys  q back  ←→ other turn  Tab other side",
+        Some(Screen::Reader(_)) => {
+            "? keys  q back  ←→ other turn  Tab other side  [ ] message  x drop  c clear  b bring back"
+        }
         Some(Screen::Runs(_)) => "? keys  q back  u undo  r redo",
         Some(Screen::Hits(_)) => "? keys  q back  Enter go there",
         _ => "? keys  q back",
     }
 }
 
-const HELP: [(&str, &str); 15] = [
+const HELP: [(&str, &str); 19] = [
     ("↑ ↓ j k", "up and down"),
     ("PgUp PgDn", "a page; also Ctrl-B, Ctrl-F"),
     ("Home End g G", "first and last"),
@@ -210,9 +232,16 @@ const HELP: [(&str, &str); 15] = [
     ("Tab", "loops or turns; context or originals"),
     ("/", "filter the sessions"),
     ("s", "search messages: a question, \"phrase\", -without"),
-    ("h", "in a session: its compactions"),
+    ("h", "in a session: its compactions and edits"),
     ("d", "in a session: originals and context compared"),
-    ("u r", "undo, redo a compaction; asks first"),
+    ("u r", "undo, redo a compaction or an edit; asks first"),
+    (
+        "x",
+        "take a turn or a message out of the context; asks first",
+    ),
+    ("c", "show markers in place of its long texts; asks first"),
+    ("b", "bring it back: undo its edits; asks first"),
+    ("[ ]", "in a turn: the previous, the next message"),
     ("← → h l", "in a turn: the previous, the next"),
     ("F5 Ctrl-L", "reload everything"),
     ("Ctrl-C", "quit"),

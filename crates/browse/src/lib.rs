@@ -4,7 +4,7 @@
 //! keys, without a terminal and without a store. `data` reads the content of a screen from the store, and `draw`
 //! draws it. A new screen needs a variant of `Screen`, a request in `data` and a function in `draw`.
 //!
-//! The crate only reads, unless an undo or redo is confirmed. It parses no arguments: `loopstore-cli` does.
+//! The crate only reads, unless an undo, a redo or an edit is confirmed. It parses no arguments: `loopstore-cli` does.
 //! `loopstore-report` writes pages for a browser.
 
 #![warn(missing_docs)]

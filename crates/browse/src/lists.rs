@@ -1,10 +1,12 @@
-//! The lists: sessions, compactions, and search results.
+//! The lists: sessions, compactions and edits, and search results.
 
 use loopstore::{LoopId, SessionId, Snippet};
 
 use super::cursor::Cursor;
 use super::session::InSession;
-use super::state::{ContentRequest, FlipAction, KeyOutcome, KeyPress, ScreenSize, TextEntry};
+use super::state::{
+    Change, ContentRequest, FlipAction, KeyOutcome, KeyPress, ScreenSize, TextEntry,
+};
 
 /// A session in the list.
 #[derive(Clone, Debug)]
@@ -83,7 +85,7 @@ impl Sessions {
     }
 }
 
-/// A compaction.
+/// A compaction, or a run of edits.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub id: String,
@@ -99,7 +101,7 @@ pub struct Run {
     pub details: Vec<String>,
 }
 
-/// The compactions of a session, newest first.
+/// The compactions and edits of a session, newest first.
 #[derive(Debug)]
 pub struct Runs {
     pub session: SessionId,
@@ -156,12 +158,12 @@ impl Runs {
         let Some((run, leaf)) = chosen else {
             return KeyOutcome::Stay;
         };
-        KeyOutcome::Ask(FlipAction {
+        KeyOutcome::Ask(Change::Flip(FlipAction {
             session: self.session.clone(),
             leaf,
             run: Some(run.id.clone()),
             redo,
-        })
+        }))
     }
 }
 

@@ -33,7 +33,7 @@ pub fn tone(state: TurnState) -> Tone {
     match state {
         TurnState::Raw => Tone::Plain,
         TurnState::Covered(D::Kept) => Tone::Kept,
-        TurnState::Covered(D::Truncated) => Tone::Cut,
+        TurnState::Edited | TurnState::Covered(D::Truncated) => Tone::Cut,
         TurnState::Covered(D::Summarised | D::RolledUp | D::Sealed) => Tone::Summary,
         TurnState::Covered(D::Dropped | D::Removed) => Tone::Gone,
     }
@@ -201,6 +201,7 @@ fn loops_of_chain(read: &dyn StoreRead, leaf: LoopKey) -> StoreResult<HashMap<Lo
         let seen = LoopSeen {
             turns: link.turns,
             block: blocks.get(&link.row.key).cloned(),
+            is_edited: link.edits.is_some(),
             changes: Vec::new(),
         };
         (link.row.loop_id, seen)

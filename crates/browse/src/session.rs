@@ -9,7 +9,10 @@ use loopstore::{LoopId, SessionId};
 use super::cursor::Cursor;
 use super::lists::Runs;
 use super::reader::TextReader;
-use super::state::{ContentRequest, FlipAction, KeyOutcome, KeyPress, Screen, ScreenSize};
+use super::state::{
+    Change, ContentRequest, EditAction, EditKind, FlipAction, KeyOutcome, KeyPress, Screen,
+    ScreenSize,
+};
 
 /// The minimum number of turns that are read at once.
 const PAGE: u32 = 100;
@@ -64,6 +67,8 @@ pub struct LoopSeen {
     pub turns: u32,
     /// The active block: `block 3`, `rollup 2`.
     pub block: Option<String>,
+    /// True if a live edit changes the form of a message.
+    pub is_edited: bool,
     /// The changed turns, first and last with their state; `None` if the context leaves them out.
     pub changes: Vec<(u32, u32, Option<TurnState>)>,
 }
@@ -266,6 +271,9 @@ impl InSession {
     }
 
     pub fn press(&mut self, key: KeyPress, room: ScreenSize) -> KeyOutcome {
+        if let Some(kind) = EditKind::of(key).filter(|_| self.focus == Focus::Turns) {
+            return self.edit(kind);
+        }
         match key {
             KeyPress::Tab => self.turn_to_other(),
             KeyPress::Left if self.focus == Focus::Turns => self.turn_to_other(),
@@ -343,12 +351,28 @@ impl InSession {
 
     fn flip(&self, redo: bool) -> KeyOutcome {
         match self.leaf() {
-            Some(leaf) => KeyOutcome::Ask(FlipAction {
+            Some(leaf) => KeyOutcome::Ask(Change::Flip(FlipAction {
                 session: self.session.clone(),
                 leaf: leaf.clone(),
                 run: None,
                 redo,
-            }),
+            })),
+            None => KeyOutcome::Stay,
+        }
+    }
+
+    /// Asks for the confirmation of an edit of the selected turn.
+    fn edit(&self, kind: EditKind) -> KeyOutcome {
+        let line = self.chosen().filter(|line| line.turns > 0);
+        match line.zip(self.leaf()) {
+            Some((line, leaf)) => KeyOutcome::Ask(Change::Edit(EditAction {
+                session: self.session.clone(),
+                leaf: leaf.clone(),
+                loop_id: line.id.clone(),
+                turn: self.in_turns.at as u32,
+                seq: None,
+                kind,
+            })),
             None => KeyOutcome::Stay,
         }
     }

@@ -51,7 +51,7 @@ pub enum ContentRequest {
         loop_id: LoopId,
         turn: u32,
     },
-    /// The compactions of a session.
+    /// The compactions and edits of a session.
     Runs(SessionId),
     /// The difference between the context of a leaf and the originals.
     Diff(SessionId, LoopId),
@@ -61,8 +61,8 @@ pub enum ContentRequest {
         query: String,
         offset: usize,
     },
-    /// An undo or redo that was confirmed.
-    Flip(FlipAction),
+    /// A change that was confirmed.
+    Change(Change),
 }
 
 /// The answer to a request.
@@ -78,8 +78,51 @@ pub enum ReadOutcome {
     Diff(Pane),
     /// Hits, and the offset of the next page.
     Hits(Vec<Hit>, Option<usize>),
-    /// A line on an undo or redo.
-    Flipped(String),
+    /// A line on a change.
+    Changed(String),
+}
+
+/// A change of the context, which is made after a confirmation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    Flip(FlipAction),
+    Edit(EditAction),
+}
+
+/// An edit of a turn or of a message, or its restore.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EditAction {
+    pub session: SessionId,
+    /// The leaf from which it is made.
+    pub leaf: LoopId,
+    pub loop_id: LoopId,
+    pub turn: u32,
+    /// The sequence of the message; `None` for the whole turn.
+    pub seq: Option<u32>,
+    pub kind: EditKind,
+}
+
+/// The kind of an edit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EditKind {
+    /// Takes messages out of the context.
+    Drop,
+    /// Shows markers in place of long texts.
+    Clear,
+    /// Undoes the edits.
+    Restore,
+}
+
+impl EditKind {
+    /// Returns the edit that a key makes.
+    pub fn of(key: KeyPress) -> Option<Self> {
+        match key {
+            KeyPress::Char('x') => Some(Self::Drop),
+            KeyPress::Char('c') => Some(Self::Clear),
+            KeyPress::Char('b') => Some(Self::Restore),
+            _ => None,
+        }
+    }
 }
 
 /// An undo or redo.
@@ -119,8 +162,8 @@ pub enum KeyOutcome {
     Open(Screen),
     /// Starts the input of a line.
     Type(TextEntry),
-    /// Asks for the confirmation of an undo or redo.
-    Ask(FlipAction),
+    /// Asks for the confirmation of a change.
+    Ask(Change),
 }
 
 /// A line that is being typed.
@@ -163,9 +206,9 @@ pub struct Browser {
     /// Never empty.
     screens: Vec<Screen>,
     pub entry: Option<TextEntry>,
-    /// The undo or redo that waits for a confirmation.
-    pub asked: Option<FlipAction>,
-    confirmed: Option<FlipAction>,
+    /// The change that waits for a confirmation.
+    pub asked: Option<Change>,
+    confirmed: Option<Change>,
     pub note: Option<String>,
     pub help: bool,
     pub is_over: bool,
@@ -312,7 +355,7 @@ impl Browser {
             KeyOutcome::Stay => {}
             KeyOutcome::Open(screen) => self.screens.push(screen),
             KeyOutcome::Type(entry) => self.entry = Some(entry),
-            KeyOutcome::Ask(flip) => self.asked = Some(flip),
+            KeyOutcome::Ask(change) => self.asked = Some(change),
             KeyOutcome::Unknown => self.elsewhere(key),
         }
     }
@@ -348,8 +391,8 @@ impl Browser {
 
     /// Returns the next request, if any.
     pub fn next_request(&self) -> Option<ContentRequest> {
-        if let Some(flip) = &self.confirmed {
-            return Some(ContentRequest::Flip(flip.clone()));
+        if let Some(change) = &self.confirmed {
+            return Some(ContentRequest::Change(change.clone()));
         }
         match self.screens.last()? {
             Screen::Sessions(screen) => screen.rows.is_none().then_some(ContentRequest::Sessions),
@@ -374,7 +417,7 @@ impl Browser {
     /// Handles the answer to a request.
     pub fn apply(&mut self, found: ReadOutcome) {
         match (self.screens.last_mut(), found) {
-            (_, ReadOutcome::Flipped(summary)) => {
+            (_, ReadOutcome::Changed(summary)) => {
                 self.confirmed = None;
                 self.renew();
                 self.note = Some(summary);

@@ -233,7 +233,7 @@ fn a_summary_stands_beside_the_originals() {
     ## Files                                                     test currency::batch ... ok
     - `src/export/rows.rs`: edited t2 (fn stream_rows)           test batch::batch ... ok
                                                                  test row::batch ... ok
-    ? keys  q back  ←→ other turn  Tab other side
+    ? keys  q back  ←→ other turn  Tab other side  [ ] message  x drop  c clear  b bring back
     "#);
     let narrow = OpenedBrowser::demo((40, 10));
     insta::assert_snapshot!(narrow.shown("<enter>jjj<enter><tab>"), @r#"
@@ -347,6 +347,97 @@ fn a_compaction_is_undone_only_after_a_yes() {
 }
 
 #[test]
+fn a_turn_is_cleared_dropped_and_brought_back_only_after_a_yes() {
+    let stage = OpenedBrowser::demo((120, 24));
+    for keys in [
+        "cy",
+        "<enter>jxn",
+        "<enter>jc<esc>",
+        "<enter>j<enter>x<enter>",
+        "<enter>jby",
+    ] {
+        stage.press(keys);
+        assert_eq!(stage.live(), [Some(1)], "{keys}");
+    }
+    assert!(stage.shown("<enter>jby").contains("no live edit"));
+    let question = stage.shown("<enter>jx");
+    let asked = "Drop turn 1 of loop-4 from the context, seen from loop-4? y/n";
+    assert!(question.contains(asked), "{question}");
+    // The arguments of the call and its result.
+    let cleared = stage.shown("<enter>jcy");
+    assert!(cleared.contains("Cleared 2 parts: 7,844 -> "), "{cleared}");
+    assert_eq!(stage.live(), [Some(1), Some(1)]);
+    let list = stage.shown("<enter>");
+    assert!(
+        list.contains("1 ✎ edited ") && list.contains("block 1, edited"),
+        "{list}"
+    );
+    // The edited form stands beside the original.
+    let turn = stage.shown("<enter>j<enter>");
+    for text in [
+        "edited by run …",
+        "IN THE CONTEXT",
+        "AS RECORDED",
+        "[cleared: ",
+        "(call call-4-1), edited",
+    ] {
+        assert!(turn.contains(text), "{text}: {turn}");
+    }
+    assert!(stage.shown("h").contains("edit "));
+    let back = stage.shown("<enter>j<enter>by");
+    assert!(back.contains("is undone"), "{back}");
+    assert_eq!(stage.live(), [Some(0), Some(1)]);
+    let dropped = stage.shown("<enter>jxy");
+    assert!(
+        dropped.contains("Removed 2 messages: 7,844 -> "),
+        "{dropped}"
+    );
+    assert!(stage.shown("<enter>").contains("1 · removed "));
+    let turn = stage.shown("<enter>j<enter>");
+    assert!(turn.contains("message 4 was removed"), "{turn}");
+    // The newest run, whatever it is.
+    assert!(stage.shown("<enter>j<enter>uy").contains("is undone"));
+    assert_eq!(stage.live(), [Some(0), Some(0), Some(1)]);
+}
+
+#[test]
+fn a_message_of_a_turn_is_selected_and_dropped_with_its_pair() {
+    let stage = OpenedBrowser::demo((120, 24));
+    for (keys, selected) in [
+        ("]", "message 3 (assistant) is selected"),
+        (
+            "]]",
+            "message 4 (result of read_file (call call-4-1)) is selected",
+        ),
+        ("]]]", "message 4 "),
+        ("]][", "message 3 "),
+    ] {
+        let shown = stage.shown(&format!("<enter>j<enter>{keys}"));
+        assert!(shown.contains(selected), "{keys}: {shown}");
+    }
+    for keys in ["", "][", "]n", "[", "]][["] {
+        let shown = stage.shown(&format!("<enter>j<enter>{keys}"));
+        assert!(!shown.contains("is selected"), "{keys}: {shown}");
+    }
+    let question = stage.shown("<enter>j<enter>]]x");
+    assert!(
+        question.contains("Drop message 4 of turn 1 of loop-4"),
+        "{question}"
+    );
+    let dropped = stage.shown("<enter>j<enter>]]xy");
+    let report = "Removed 1 message, 1 part of pairs with them: 7,844 -> ";
+    assert!(dropped.contains(report), "{dropped}");
+    // The selection stays, and what is left is shown.
+    assert!(
+        dropped.contains("message 4 (result of read_file"),
+        "{dropped}"
+    );
+    assert!(dropped.contains("message 4 was removed"), "{dropped}");
+    assert!(dropped.contains("assistant, edited"), "{dropped}");
+    assert!(stage.shown("<enter>j<enter>]]by").contains("is undone"));
+}
+
+#[test]
 fn what_a_transcript_says_cannot_steer_the_terminal() {
     let mut stage = OpenedBrowser::new((90, 14));
     let bad = "a\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\r\u{8}\u{202e}b\tc\u{2028}\u{0}";
@@ -436,7 +527,7 @@ fn no_key_and_no_size_stops_it() {
     let mut data = Data::new(&open).unwrap();
     let mut browser = Browser::new("agent.db".into(), None, stage.size);
     let keys: Vec<KeyPress> =
-        keys_of("<enter><enter><tab><esc><end><left><right><erase><again>jkgGhdurs/?lnpq x");
+        keys_of("<enter><enter><tab><esc><end><left><right><erase><again>jkgGhdurs/?lnpq xcb[]");
     let sizes = [(0, 0), (1, 1), (3, 2), (9, 3), (79, 5), (80, 4), (300, 90)];
     let mut random = 7_u64;
     for _ in 0..3000 {

@@ -1,19 +1,20 @@
 //! Reads turns: their beginnings, and whole turns next to their form in the context.
 
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
 use loopstore::context::TurnState;
 use loopstore::extend::active_blocks::{ChainView, chain};
 use loopstore::extend::{
-    self as store, BlockCore, Disposition, LoopKey, LoopRow, MessageRow, Section, StoreRead,
-    StoreResult, TurnRow,
+    self as store, BlockCore, Disposition, LiveEdits, LoopKey, LoopRow, MessageEdit, MessageRow,
+    Section, StoreRead, StoreResult, TurnRow,
 };
 use loopstore::{AgentMessage, Content, Database, LoopId, Message, Role, SessionId};
 use loopstore_terminal::{context_text, text};
 
 use super::cursor::{Pane, Tone};
 use super::loops::{loop_of, name, owner, seen};
-use super::reader::TurnText;
+use super::reader::{MessagePlace, TurnText};
 use super::session::{TurnItem, TurnPage};
 
 /// The maximum number of messages of a turn that are read for its line.
@@ -120,22 +121,39 @@ pub fn turn_text(
         let leaf = loop_of(read, &session, leaf)?;
         let messages = messages_of(read, &row, turn)?;
         let block = match state {
-            Some(TurnState::Covered(_)) => block_for(read, leaf.key, row.key)?,
+            Some(TurnState::Edited | TurnState::Covered(_)) => block_for(read, leaf.key, row.key)?,
             _ => None,
         };
-        let shown = match (&block, state) {
-            (Some(block), Some(state)) => shown(read, block, state, &messages)?,
+        let edits = match state {
+            Some(TurnState::Edited | TurnState::Covered(Disposition::Removed)) => {
+                edits_for(read, leaf.key, row.key)?
+            }
             _ => None,
         };
-        let mut originals = Vec::new();
+        let (about, shown) = match (&edits, &block, state) {
+            (Some(edits), block, _) => (
+                edited_by(read, edits, row.key, &messages)?,
+                Some(edited(read, block.as_ref(), edits, &messages)?),
+            ),
+            (None, Some(block), Some(state)) => (
+                about(read, block, Some(state))?,
+                shown(read, block, state, &messages)?,
+            ),
+            _ => (String::new(), None),
+        };
+        let (mut originals, mut places) = (PaneText::default(), Vec::new());
         for message in messages.into_iter().filter(is_shown) {
-            originals.push(store::decode(read, message.body)?);
+            let (seq, part) = (message.seq, originals.0.len());
+            let message = store::decode(read, message.body)?;
+            let role = originals.add(&message, "");
+            places.push(MessagePlace { seq, role, part });
         }
         Ok(TurnText {
             state,
-            about: block.map_or(Ok(String::new()), |block| about(read, &block, state))?,
+            about,
             shown,
-            originals: pane(originals.iter()),
+            originals: Pane::new(originals.0),
+            messages: places,
         })
     })
 }
@@ -168,6 +186,80 @@ fn block_for(read: &dyn StoreRead, leaf: LoopKey, of: LoopKey) -> StoreResult<Op
         .and_then(|link| link.block))
 }
 
+/// Returns the live edits of a loop on the chain of a leaf.
+fn edits_for(
+    read: &dyn StoreRead,
+    leaf: LoopKey,
+    of: LoopKey,
+) -> StoreResult<Option<Arc<LiveEdits>>> {
+    let raw = ChainView {
+        raw: true,
+        ..ChainView::default()
+    };
+    let mut links = chain(read, leaf, raw)?.into_iter();
+    let own = links.find(|link| link.row.key == of);
+    Ok(own.and_then(|link| link.edits))
+}
+
+/// Returns the runs whose edits change the form of a turn, with their reasons.
+fn edited_by(
+    read: &dyn StoreRead,
+    edits: &LiveEdits,
+    loop_key: LoopKey,
+    messages: &[MessageRow],
+) -> StoreResult<String> {
+    let mut runs = Vec::new();
+    for run in edits.runs() {
+        let edited = read.edits_of_run(*run)?;
+        let mut own = edited.iter().filter(|edit| edit.loop_key == loop_key);
+        if own.any(|edit| messages.iter().any(|row| edit.covers(row.seq))) {
+            let row = read.run_by_key(*run)?;
+            let reason = row.edit_reason().map(|reason| format!(" ({reason})"));
+            runs.push(format!("run {}{}", row.run_id, reason.unwrap_or_default()));
+        }
+    }
+    Ok(runs.join(", "))
+}
+
+/// Returns the messages of a turn as contexts show them with edits. A removed message is named in its place.
+fn edited(
+    read: &dyn StoreRead,
+    block: Option<&BlockCore>,
+    edits: &LiveEdits,
+    messages: &[MessageRow],
+) -> StoreResult<Pane> {
+    let cut = match block {
+        Some(block) => read.block_messages(block.key)?,
+        None => Vec::new(),
+    };
+    let mut shown = PaneText::default();
+    for row in messages.iter().filter(|row| is_shown(row)) {
+        let other = cut
+            .iter()
+            .find(|own| own.section == Section::Recent && own.replaces == Some(row.seq));
+        let body = match other.filter(|_| edits.at(row.seq).is_none()) {
+            Some(other) => other.body.clone(),
+            None => Some(row.body.clone()),
+        };
+        let Some(body) = body else { continue };
+        let mut message = store::decode(read, body)?;
+        match edits.at(row.seq) {
+            None => {
+                shown.add(&message, "");
+            }
+            Some(MessageEdit::Parts(parts)) => {
+                parts.apply(&mut message);
+                shown.add(&message, ", edited");
+            }
+            Some(MessageEdit::Removed) => {
+                let line = format!("message {} was removed\n", row.seq);
+                shown.0.push((line, Tone::Gone));
+            }
+        }
+    }
+    Ok(Pane::new(shown.0))
+}
+
 /// Returns the block that covers a turn, and the turns that its summary replaces.
 fn about(read: &dyn StoreRead, block: &BlockCore, state: Option<TurnState>) -> StoreResult<String> {
     let is_summary = matches!(
@@ -194,7 +286,7 @@ fn shown(
     messages: &[MessageRow],
 ) -> StoreResult<Option<Pane>> {
     match state {
-        TurnState::Raw | TurnState::Covered(Disposition::Kept) => Ok(None),
+        TurnState::Raw | TurnState::Edited | TurnState::Covered(Disposition::Kept) => Ok(None),
         TurnState::Covered(Disposition::Truncated) => cut(read, block, messages).map(Some),
         TurnState::Covered(Disposition::Dropped) => {
             let none = "The context holds nothing of this turn.".to_owned();
@@ -235,18 +327,30 @@ fn cut(read: &dyn StoreRead, block: &BlockCore, messages: &[MessageRow]) -> Stor
 
 /// Returns messages as lines, each under its role.
 fn pane<'a>(messages: impl Iterator<Item = &'a AgentMessage>) -> Pane {
-    let mut parts = Vec::new();
+    let mut parts = PaneText::default();
     for message in messages {
+        parts.add(message, "");
+    }
+    Pane::new(parts.0)
+}
+
+/// The parts of a pane with messages.
+#[derive(Default)]
+struct PaneText(Vec<(String, Tone)>);
+
+impl PaneText {
+    /// Adds a message under its role, followed by a note. Returns the role.
+    fn add(&mut self, message: &AgentMessage, note: &str) -> String {
         let whole = context_text::alone(message);
         let (role, body) = whole.split_once('\n').unwrap_or((&whole, ""));
-        parts.push((role.to_owned(), Tone::Head));
+        self.0.push((format!("{role}{note}"), Tone::Head));
         let shown = &body[..body.floor_char_boundary(MOST)];
-        parts.push((shown.to_owned(), Tone::Plain));
+        self.0.push((shown.to_owned(), Tone::Plain));
         if shown.len() < body.len() {
             let rest = text::bytes((body.len() - shown.len()) as u64);
             let more = format!("… {rest} more; `loopstore expand` prints all\n");
-            parts.push((more, Tone::Faint));
+            self.0.push((more, Tone::Faint));
         }
+        role.to_owned()
     }
-    Pane::new(parts)
 }

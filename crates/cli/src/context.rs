@@ -10,6 +10,7 @@ use loopstore::{
     AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops,
     SealingProvider, Settings, SettingsError, build_context_from_session,
 };
+use loopstore_admin::inspect::{RunEdits, live_edits};
 use loopstore_terminal::output::note;
 use loopstore_terminal::runs::run_state;
 use loopstore_terminal::select::GivenAsOf;
@@ -124,15 +125,17 @@ pub fn run(app: &mut App, args: &ContextArgs) -> Result<Done, CliError> {
         return Err(CliError::Usage(text.into()));
     }
     let store = app.open_for(args.record)?;
-    let context = build(&*store, args)?;
+    let (context, edits) = build(&*store, args)?;
     if let (Some(manifest), true) = (&context.manifest, format != ContextFormat::Json) {
         note(&format!("Manifest {manifest} recorded."));
     }
     match format {
-        ContextFormat::Json => app.out.json(&ContextOutput::of(&context))?,
+        ContextFormat::Json => app
+            .out
+            .json(&ContextOutput::of(&context).with_edits(&edits))?,
         ContextFormat::Text => {
             note_unread(&*store, args, &context)?;
-            context_text::print(&mut app.out, &context)?;
+            context_text::print_edited(&mut app.out, &context, &edits)?;
         }
         ContextFormat::Openai => print_for(app, args, &context, Form::OpenAiChat)?,
         ContextFormat::Responses => print_for(app, args, &context, Form::OpenAiResponses)?,
@@ -141,7 +144,8 @@ pub fn run(app: &mut App, args: &ContextArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn build(store: &dyn Database, args: &ContextArgs) -> Result<Context, CliError> {
+/// Builds the context, and lists the edits that are live in it.
+fn build(store: &dyn Database, args: &ContextArgs) -> Result<(Context, Vec<RunEdits>), CliError> {
     let settings = args.config.settings(Settings {
         max_tokens: args.max_tokens,
         max_bytes: args.max_bytes,
@@ -180,7 +184,7 @@ fn build(store: &dyn Database, args: &ContextArgs) -> Result<Context, CliError> 
         record: args.record,
         check: args.check,
     };
-    build_context_from_session(store, id, &options).map_err(|error| match error {
+    let context = build_context_from_session(store, id, &options).map_err(|error| match error {
         BuildError::NeedsCompaction { .. } | BuildError::NeedsFewerBytes { .. }
             if args.as_of.is_some() =>
         {
@@ -188,7 +192,9 @@ fn build(store: &dyn Database, args: &ContextArgs) -> Result<Context, CliError> 
             CliError::Failed(format!("{error}; it is past, and no compaction changes it").into())
         }
         error => error.into(),
-    })
+    })?;
+    let edits = live_edits(store, id, options.leaf.as_ref(), options.as_of.as_ref())?;
+    Ok((context, edits))
 }
 
 /// Prints a note on the provider that reads a different context, if the last compaction is its own.
@@ -240,6 +246,8 @@ pub struct ContextOutput<'a> {
     bytes: u64,
     parts: &'a [Part],
     faults: &'a [ContextFault],
+    #[serde(skip_serializing_if = "<[RunEdits]>::is_empty")]
+    edits: &'a [RunEdits],
     #[serde(skip_serializing_if = "<[AgentMessage]>::is_empty")]
     system: &'a [AgentMessage],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -257,9 +265,16 @@ impl<'a> ContextOutput<'a> {
             bytes: context.bytes,
             parts: &context.parts,
             faults: &context.faults,
+            edits: &[],
             system: &context.system.messages,
             manifest_id: context.manifest.as_deref(),
         }
+    }
+
+    /// The JSON with the edits that are live in the context.
+    pub fn with_edits(mut self, edits: &'a [RunEdits]) -> Self {
+        self.edits = edits;
+        self
     }
 }
 

@@ -7,9 +7,10 @@ use loopstore::context::{Part, PartSection};
 use loopstore::extend::sqlite::{Record, Stats};
 use loopstore::{
     BuildOptions, CompactReport, CompactRequest, CompactionConfig, Content, Context, ContextConfig,
-    Message, Policy, SessionId, SqliteStore, build_context_from_session, compact_session_loops,
-    redo, undo,
+    EditAction, EditReport, EditRequest, EditTarget, Message, Policy, SessionId, SqliteStore,
+    build_context_from_session, compact_session_loops, edit, redo, restore, undo,
 };
+use loopstore_terminal::edits::result_line;
 use loopstore_terminal::output::width;
 use loopstore_terminal::runs::flip_summary;
 use loopstore_terminal::table::{Column, TextTable};
@@ -21,6 +22,9 @@ use super::sql;
 /// The window of the demonstration, slightly too small for its session.
 const WINDOW: u64 = 64_000;
 
+/// The call whose output is cleared: a long file that the context shows in full.
+const CLEARED: &str = "call-4-1";
+
 /// The number of lines shown of the context and of a document.
 const FIRST_MESSAGES: usize = 4;
 const DOCUMENT_LINES: usize = 40;
@@ -30,7 +34,7 @@ const QUERY: &str = "SELECT tool_name, count(*) AS calls, sum(is_error) AS faile
        max(length(result_text)) AS longest FROM v_tool_calls
        GROUP BY tool_name ORDER BY calls DESC";
 
-/// Walk through a generated session: record, compact, context, undo, SQL
+/// Walk through a generated session: record, compact, context, undo, edit, SQL
 ///
 /// Works in memory and leaves nothing behind, unless --keep names a file.
 #[derive(clap::Args)]
@@ -50,6 +54,8 @@ struct DemoReport {
     after: ShownContext,
     undo: FlipReport,
     redo: FlipReport,
+    edit: EditReport,
+    restore: Vec<FlipReport>,
     query: &'static str,
     rows: Vec<Record>,
     kept: Option<PathBuf>,
@@ -58,6 +64,9 @@ struct DemoReport {
     begins: Vec<String>,
     #[serde(skip)]
     document: String,
+    /// What the model reads in place of the cleared output; for people.
+    #[serde(skip)]
+    marker: String,
 }
 
 /// A context without its messages.
@@ -119,6 +128,10 @@ fn play(store: &SqliteStore, args: &DemoArgs) -> Result<DemoReport, CliError> {
     let before = context()?;
     let compaction = compact_session_loops(store, &session, &request)?;
     let after = context()?;
+    let (undo, redo) = (undo(store, &session, &flip)?, redo(store, &session, &flip)?);
+    let output = EditTarget::Call(CLEARED.into());
+    let edit = edit(store, &session, &EditRequest::clear([output.clone()]))?;
+    let marker = marker(&context()?);
     Ok(DemoReport {
         recorded,
         begins: first_lines(&before),
@@ -126,8 +139,11 @@ fn play(store: &SqliteStore, args: &DemoArgs) -> Result<DemoReport, CliError> {
         before: before.into(),
         compaction,
         after: after.into(),
-        undo: undo(store, &session, &flip)?,
-        redo: redo(store, &session, &flip)?,
+        undo,
+        redo,
+        edit,
+        marker,
+        restore: restore(store, &session, None, &[output])?,
         query: QUERY,
         rows: store.query(QUERY)?.records(),
         kept: args.keep.clone(),
@@ -182,7 +198,16 @@ fn summary(store: &SqliteStore, story: &DemoReport) -> Result<String, CliError> 
         flip_summary(&story.undo),
         flip_summary(&story.redo),
         String::new(),
-        "6. All originals are still there, whatever the model reads; any SQL can ask for them:".into(),
+        format!("6. An edit takes a single output out, and puts it back (loopstore clear demo {CLEARED};"),
+        format!("loopstore restore demo {CLEARED}). The model then reads one line in its place:"),
+        result_line(&story.edit, EditAction::Cleared),
+        format!("   {}", story.marker),
+    ]);
+    lines.extend(story.restore.iter().map(flip_summary));
+    lines.extend([
+        String::new(),
+        "7. All originals are still there, whatever the model reads; any SQL can ask for them:"
+            .into(),
         format!("   {QUERY}"),
         sql::table(&store.query(QUERY)?).lines(width()),
         String::new(),
@@ -259,6 +284,25 @@ fn first_lines(context: &Context) -> Vec<String> {
     let more = context.messages.len().saturating_sub(FIRST_MESSAGES);
     lines.push(format!("… and {}", text::count(more, "message")));
     lines
+}
+
+/// Returns the text in place of the cleared output.
+fn marker(context: &Context) -> String {
+    let results = context
+        .messages
+        .iter()
+        .filter_map(|message| match message.message() {
+            Some(Message::ToolResult(result)) => Some(result),
+            _ => None,
+        });
+    let cleared = results.filter(|result| result.tool_call_id == CLEARED);
+    let texts = cleared
+        .flat_map(|result| &result.content)
+        .filter_map(|block| match block {
+            Content::Text(block) => Some(text::line(&block.text)),
+            _ => None,
+        });
+    texts.collect()
 }
 
 /// Returns the document that replaces the second loop.

@@ -13,7 +13,7 @@ use similar::{ChangeTag, TextDiff};
 /// Compare two contexts of a session turn by turn
 ///
 /// A context is named by a run (just after it), by LOOP:TURN, by a date or time, by `now`, or by `raw`: the originals
-/// without any block. Without --from it is the one just before the newest active run.
+/// without any block or edit. Edits that only one of the contexts has are listed with their runs. Without --from it is the one just before the newest active run.
 #[derive(clap::Args)]
 pub struct DiffArgs {
     /// The session: its id or a unique prefix.
@@ -101,7 +101,7 @@ fn print_changes(app: &mut App, diff: &ContextDiff) -> Result<(), CliError> {
 fn colour(state: Option<TurnState>) -> Option<AnsiColor> {
     Some(match state? {
         TurnState::Raw | TurnState::Covered(Disposition::Kept) => AnsiColor::Green,
-        TurnState::Covered(Disposition::Truncated) => AnsiColor::Yellow,
+        TurnState::Edited | TurnState::Covered(Disposition::Truncated) => AnsiColor::Yellow,
         TurnState::Covered(
             Disposition::Summarised | Disposition::RolledUp | Disposition::Sealed,
         ) => AnsiColor::Cyan,

@@ -1,11 +1,13 @@
 //! `loopstore history`
 
 use loopstore::extend::sqlite::Record;
-use loopstore_terminal::runs::{flips, run_state};
+use loopstore_terminal::runs::{edit_reason, flips, run_state};
 use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::{App, CliError, Done, select, text};
 
-/// List the compactions, newest first, with every undo and redo
+/// List the compactions and edits, newest first, with every undo and redo
+///
+/// An edit has the trigger `edit`; `loopstore show` and `loopstore diff` list what it changed.
 #[derive(clap::Args)]
 pub struct HistoryArgs {
     /// The session: its id or a unique prefix [default: all].
@@ -23,11 +25,15 @@ pub fn run(app: &mut App, args: &HistoryArgs) -> Result<Done, CliError> {
     }
     if runs.is_empty() {
         app.out
-            .text("No compactions yet; `loopstore compact` makes one.")?;
+            .text("No compactions or edits yet; `loopstore compact` makes a compaction.")?;
         return Ok(Done::Well);
     }
     app.out.table(&runs_table(&runs, session.is_none()))?;
-    let more = [errors_table(&runs), flips_table(&runs)];
+    let more = [
+        errors_table(&runs),
+        reasons_table(&runs),
+        flips_table(&runs),
+    ];
     for table in more.into_iter().flatten() {
         app.out.text("")?;
         app.out.table(&table)?;
@@ -86,6 +92,19 @@ fn errors_table(runs: &[Record]) -> Option<TextTable> {
         if let Some(error) = run.text("error") {
             found = true;
             table.row(vec![run.text("run_id").unwrap_or_default(), error]);
+        }
+    }
+    found.then_some(table)
+}
+
+/// Returns the reasons that were given for edits, if there are any.
+fn reasons_table(runs: &[Record]) -> Option<TextTable> {
+    let mut table = TextTable::new(vec![Column::id("RUN", 18), Column::text("REASON", 12)]);
+    let mut found = false;
+    for run in runs {
+        if let Some(reason) = edit_reason(run) {
+            found = true;
+            table.row(vec![run.text("run_id").unwrap_or_default(), reason]);
         }
     }
     found.then_some(table)

@@ -4,9 +4,9 @@ use loopstore_terminal::{App, CliError, Done};
 
 use super::undo::{FlipArgs, flip};
 
-/// Redo an undone compaction: activate its blocks again
+/// Redo an undone compaction or edit: make it active again
 ///
-/// Without --run, the last one undone, unless another compaction was made since.
+/// Without --run, the last one undone, unless another compaction or edit was made since.
 #[derive(clap::Args)]
 pub struct RedoArgs {
     #[command(flatten)]

@@ -8,14 +8,14 @@ use loopstore::provider::{Form, Mending, ProviderRequest};
 use loopstore::search::quote_lines;
 use loopstore::{AgentMessage, Json, LoopId};
 use loopstore_admin::replay::{ChangeKind, Replay, ReplayChange, ReplayStep, ReplayedTurn};
-use loopstore_terminal::{App, CliError, Done, context_text, select, text};
+use loopstore_terminal::{App, CliError, Done, context_text, edits, select, text};
 use serde::Serialize;
 
 use super::context::ContextOutput;
 
 /// Replay a session as it happened
 ///
-/// From the root to a loop, turn by turn in recorded order, with compactions, undos and redos where
+/// From the root to a loop, turn by turn in recorded order, with compactions, edits, undos and redos where
 /// they took effect. On a terminal it keeps the recorded pace; gaps longer than --max-gap are
 /// shortened. Elsewhere, and with --json or --as, it does not wait unless --speed is given. --json
 /// prints one array of steps, element by element.
@@ -268,9 +268,35 @@ fn change_line(change: &ReplayChange) -> String {
                 text::number(change.tokens_after)
             )
         }
-        ChangeKind::Undone => format!("── undone from loop {of}: run {run} ({at})\n"),
-        ChangeKind::Redone => format!("── redone from loop {of}: run {run} ({at})\n"),
+        ChangeKind::Edited => format!(
+            "── edited from loop {of}: {} to {} tokens (run {run}, {at}){}\n{}",
+            text::number(change.tokens_before),
+            text::number(change.tokens_after),
+            reason_of(change),
+            edits_of(change)
+        ),
+        ChangeKind::Undone | ChangeKind::Redone => {
+            let what = match change.change {
+                ChangeKind::Undone => "undone",
+                _ => "redone",
+            };
+            format!(
+                "── {what} from loop {of}: run {run} ({at}){}\n{}",
+                reason_of(change),
+                edits_of(change)
+            )
+        }
     }
+}
+
+fn reason_of(change: &ReplayChange) -> String {
+    let reason = change.reason.as_deref().map(text::line);
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
+}
+
+fn edits_of(change: &ReplayChange) -> String {
+    let lines = edits::edit_lines(&change.edits).into_iter();
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 fn event_line(event: &Json) -> String {

@@ -5,9 +5,10 @@ use loopstore::extend::sqlite::Record;
 use loopstore_terminal::runs::flip_summary;
 use loopstore_terminal::{App, CliError, Done, select};
 
-/// Undo a compaction: deactivate its blocks, so that the originals are read again
+/// Undo a compaction or an edit: the originals are read again
 ///
-/// Without --run, the last active one. Nothing is deleted: `loopstore redo` brings it back.
+/// Without --run, the last active compaction or edit. `loopstore history` lists both, and `loopstore restore` undoes
+/// the edits of a message. Nothing is deleted: `loopstore redo` brings it back.
 #[derive(clap::Args)]
 pub struct UndoArgs {
     #[command(flatten)]

@@ -4,10 +4,13 @@
 const STATES = {
   raw: ['raw', 'as recorded, no compaction covers it', 1],
   kept: ['kept', 'word for word', 1],
+  edited: ['edited', 'a part of it was removed, cleared or replaced', .85],
   truncated: ['truncated', 'long outputs cut', .75],
   summarised: ['summarised', 'a summary says something of it', .5],
   rolled_up: ['rolled up', 'went into the summary of all older loops', .32],
   dropped: ['dropped', 'nothing of it is shown', .14],
+  removed: ['removed', 'edits removed all of it', .1],
+  sealed: ['sealed', 'only the provider that compacted it can read it', .32],
   left_out: ['left out', 'before the loops that the context reaches back to', .06],
 };
 const MARGIN = {left: 46, right: 64};

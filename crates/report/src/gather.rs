@@ -9,13 +9,14 @@ use serde_json::value::RawValue;
 use super::calls::CallTable;
 use super::chain::{ChainLoop, chain_of};
 use super::curve::{Curve, curve_of};
+use super::edits::{IndexedEdit, edits_of};
 use super::messages::{WrittenMessages, places};
 use super::usage::{UsageLines, usage_of};
 use super::{ReportLine, ReportOptions};
-use loopstore::extend::active_blocks::{self, ChainView};
+use loopstore::extend::active_blocks::{self, ChainLink, ChainView};
 use loopstore::extend::{
-    BlockKey, BlockRow, Disposition, LoopKey, LoopRow, Outcome, RunKey, RunRow, SessionRow,
-    StoreRead, StoreResult, Turns, prompt, turn_dispositions,
+    BlockKey, BlockRow, Disposition, EDIT_TRIGGER, LoopKey, LoopRow, Outcome, RunKey, RunRow,
+    SessionRow, StoreRead, StoreResult, Turns, prompt, turn_dispositions,
 };
 use loopstore::model::{Json, Time};
 
@@ -132,13 +133,20 @@ struct IndexedRun {
     /// The maximum tokens of the messages, if the run recorded them: its window without the system prompt.
     budget: Option<u64>,
     counter: String,
+    /// The reason that was given for edits.
+    reason: Option<String>,
+    /// True if the edits are live in the displayed context.
+    is_shown: bool,
+    edits: Vec<IndexedEdit>,
 }
 
 impl SessionIndex {
     /// Returns the line of the session in the overview.
     pub(super) fn line(&self) -> ReportLine {
         let header = &self.session;
-        let committed = |run: &&IndexedRun| run.outcome == Outcome::Committed.as_str();
+        let committed = |run: &&IndexedRun| {
+            run.outcome == Outcome::Committed.as_str() && run.trigger != EDIT_TRIGGER
+        };
         let cost = self.usage.tree.total.cost;
         ReportLine {
             session_id: header.session_id.clone(),
@@ -190,7 +198,7 @@ pub(super) fn index(
         context,
         curve: curve_of(read, owner, &links)?,
         usage: usage_of(read, owner, options)?,
-        runs: run_lines(&runs, &found),
+        runs: run_lines(read, &runs, &found, &links)?,
         calls: found.calls,
     })
 }
@@ -328,23 +336,35 @@ fn covered(read: &dyn StoreRead, block: &BlockRow) -> StoreResult<Vec<(&'static 
     Ok(counted.filter(|(_, count)| *count > 0).collect())
 }
 
-fn run_lines(runs: &[RunRow], found: &WrittenMessages) -> Vec<IndexedRun> {
-    let line = |run: &RunRow| IndexedRun {
-        run_id: run.run_id.clone(),
-        loop_key: found.place_of(run.point.loop_key),
-        trigger: run.trigger.clone(),
-        strategy: run.strategy.clone(),
-        round: run.round,
-        outcome: run.outcome.as_str(),
-        fallback: run.fallback.clone(),
-        error: run.error.clone(),
-        before: run.before.into(),
-        after: run.after.into(),
-        started_at: run.started_at.clone(),
-        duration_ms: run.duration_ms,
-        events: run.noted_events(),
-        budget: budget_of(&run.config),
-        counter: run.counter.clone(),
+fn run_lines(
+    read: &dyn StoreRead,
+    runs: &[RunRow],
+    found: &WrittenMessages,
+    links: &[ChainLink],
+) -> StoreResult<Vec<IndexedRun>> {
+    let shown = links.iter().filter_map(|link| link.edits.as_ref());
+    let shown: HashSet<RunKey> = shown.flat_map(|edits| edits.runs()).copied().collect();
+    let line = |run: &RunRow| {
+        Ok(IndexedRun {
+            run_id: run.run_id.clone(),
+            loop_key: found.place_of(run.point.loop_key),
+            trigger: run.trigger.clone(),
+            strategy: run.strategy.clone(),
+            round: run.round,
+            outcome: run.outcome.as_str(),
+            fallback: run.fallback.clone(),
+            error: run.error.clone(),
+            before: run.before.into(),
+            after: run.after.into(),
+            started_at: run.started_at.clone(),
+            duration_ms: run.duration_ms,
+            events: run.noted_events(),
+            budget: budget_of(&run.config),
+            counter: run.counter.clone(),
+            reason: run.edit_reason(),
+            is_shown: shown.contains(&run.key),
+            edits: edits_of(read, run, found)?,
+        })
     };
     runs.iter().map(line).collect()
 }

@@ -22,6 +22,7 @@ mod calls;
 mod chain;
 mod compactions;
 mod curve;
+mod edits;
 mod error;
 mod gather;
 mod messages;

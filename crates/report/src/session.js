@@ -100,6 +100,7 @@ const note = content => el('p', {class: 'small'}, content);
 
 // What stands for the turns: a block, and of a turn that was cut the messages in its place.
 async function* standing({block, state, loop, first, last, is_block}) {
+  if (!is_block && (state === 'edited' || state === 'removed')) return yield* editedTurn(block, loop, first, last);
   if (block === null || block === undefined) {
     yield note(state === 'left_out' ? 'Nothing: the context does not reach back to this loop.' : 'The originals: no compaction covers them.');
     return;
@@ -114,6 +115,39 @@ async function* standing({block, state, loop, first, last, is_block}) {
   if (state !== 'truncated' && !summary.length) yield note('Nothing: the block has no summary.');
   if (replaced.length) yield note(state === 'truncated' ? 'The originals, but for these messages:' : `${count(replaced.length, 'message')} in shorter form:`);
   for (const [seq, entry] of replaced) yield entry ? message(entry) : note(`message ${seq}: dropped`);
+}
+
+// The edits of a message that are live in the displayed context, oldest first.
+const editsAt = entry => (index.edits.get(entry.l) || []).filter(edit => edit.from <= entry.q && entry.q <= edit.to);
+
+// A message as contexts show it with its edits; null if nothing of it is shown.
+function edited(entry, own) {
+  if (own.some(edit => edit.part === null)) return null;
+  const parts = entry.b.map((block, at) => {
+    const edits = own.filter(edit => edit.part === at);
+    if (edits.some(edit => edit.action === 'removed')) return null;
+    if (!edits.length) return block;
+    const {text} = edits[edits.length - 1];
+    return block[0] === 'call' ? ['call', block[1], block[2], text] : ['text', text];
+  }).filter(Boolean);
+  return parts.length ? {...entry, b: parts} : null;
+}
+
+// Says what an edit did, in which run and why.
+function editNote({action, part, run}) {
+  const what = part === null ? 'The message was' : `Part ${part} was`;
+  return note(`${what} ${action} by run ${line(run.run_id)}${run.reason ? `: ${line(run.reason)}` : '.'}`);
+}
+
+async function* editedTurn(block, loop, first, last) {
+  const {replaced} = block === null ? {replaced: []} : await blockSays(block, loop, first, last, false);
+  const [from, end] = seqs(loop, first, last), cut = new Map(replaced);
+  for await (const entry of messages(loop, from, end)) {
+    const own = editsAt(entry);
+    for (const edit of own) yield editNote(edit);
+    const form = own.length ? edited(entry, own) : cut.has(entry.q) ? cut.get(entry.q) : entry;
+    if (form && entry.r !== 'extension') yield message(form);
+  }
 }
 
 async function blockSays(block, loop, first, last, isBlock) {
@@ -155,8 +189,7 @@ const turnName = (loop, turn) => `loop ${line(index.loops[loop].loop_id)}, turn 
 function showTurn(loop, turn, here) {
   const place = index.placeOf(loop, turn);
   const known = place >= 0 ? index.at(place) : {block: null, state: 'raw'};
-  const {block, state} = known;
-  const caption = place >= 0 ? STATES[state][0] : 'not on the way to the current context';
+  const {block, state} = known, caption = place >= 0 ? STATES[state][0] : 'not on the way to the current context';
   const beyond = state === 'raw' ? null : block;
   put({place, loop, first: turn, last: turn, block: beyond, state, ranges: [[loop, turn, turn]], here}, `${turnName(loop, turn)}: ${caption}`);
 }
@@ -205,6 +238,10 @@ function prepare() {
     for (const [word, turns] of link.states) for (let turn = 0; turn < turns; turn++) states.push(word);
   }
   index.states = states;
+  index.edits = new Map();
+  for (const run of [...index.runs].reverse().filter(run => run.is_shown)) {
+    for (const edit of run.edits) (index.edits.get(edit.loop) || index.edits.set(edit.loop, []).get(edit.loop)).push({...edit, run});
+  }
   index.placeOf = (loop, turn) => {
     const link = index.chain.find(link => link.loop === loop);
     return link && turn < link.turns ? begins.get(loop) + turn : -1;
@@ -239,7 +276,9 @@ function head() {
   fact('messages', number(sum(loop => loop.messages)));
   fact('tokens recorded', number(sum(loop => loop.tokens)));
   fact('tokens in context', number(index.context.tokens));
-  fact('compactions', number(index.runs.filter(run => run.outcome === 'committed').length));
+  const committed = isEdit => index.runs.filter(run => run.outcome === 'committed' && (run.trigger === 'edit') === isEdit).length;
+  fact('compactions', number(committed(false)));
+  if (committed(true)) fact('runs of edits', number(committed(true)));
   fact('tool calls', `${number(calls.calls.length)}${calls.calls.some(call => call.e) ? `, ${number(calls.calls.filter(call => call.e).length)} failed` : ''}`);
   if (usage.is_priced) fact('cost', money(usage.tree.total.cost));
   if (index.overview) {
@@ -251,7 +290,7 @@ function head() {
 
 function timeline() {
   const runs = new Map(index.runs.map(run => [run.run_id, run]));
-  const words = {compacted: 'compacted', undone: 'undone', redone: 'redone'};
+  const words = {compacted: 'compacted', edited: 'edited', undone: 'undone', redone: 'redone'};
   const changes = index.curve.changes.map(change => ({
     ...change,
     caption: `${words[change.change]}: ${number(change.before)} → ${number(change.after)} tokens`,
@@ -269,7 +308,7 @@ function timeline() {
   const {tokens} = index.curve;
   const peak = tokens.reduce((a, b) => Math.max(a, b), 0);
   const summary = tokens.length
-    ? `The context grew to at most ${number(peak)} tokens over ${count(tokens.length, 'turn')}; after ${count(changes.length, 'change')} by compactions, undos and redos it has ${number(index.context.tokens)}.`
+    ? `The context grew to at most ${number(peak)} tokens over ${count(tokens.length, 'turn')}; after ${count(changes.length, 'change')} by compactions, edits, undos and redos it has ${number(index.context.tokens)}.`
     : 'The session has no turns yet.';
   $('curve-note').textContent = summary + (budgets.length && budgets.every(line => line.budget > 1.6 * peak) ? ` The budget of ${number(budgets[0].budget)} lies above the picture.` : '');
   const caption = place => {
@@ -359,7 +398,7 @@ function runs() {
   const blocksOf = at => index.blocks.map((block, place) => [block, place]).filter(([block]) => block.run === at);
   const rows = index.runs.map((run, at) => {
     const removed = run.before.tokens - run.after.tokens;
-    const covered = {};
+    const covered = {}, actions = {};
     const blocks = blocksOf(at);
     for (const [block] of blocks) for (const [word, turns] of block.coverage) covered[word] = (covered[word] || 0) + turns;
     const buttons = blocks.map(([block, place]) => {
@@ -367,17 +406,24 @@ function runs() {
       button.addEventListener('click', () => { showBlock(place); reveal(); });
       return button;
     });
-    const content = [run.outcome.replace('_', ' '), run.fallback && `fallback ${line(run.fallback)}`, run.error && line(run.error)];
+    for (const edit of run.edits.filter(edit => edit.loop !== null).slice(0, 10)) {
+      const turn = Math.max(0, index.loops[edit.loop].turns.findLastIndex(([seq]) => seq <= edit.from));
+      const button = el('button', {type: 'button'}, `${brief(index.loops[edit.loop].loop_id)}:${turn}:${edit.from}`);
+      button.addEventListener('click', () => { showTurn(edit.loop, turn, edit.from); reveal(); });
+      buttons.push(button);
+    }
+    for (const edit of run.edits) actions[edit.action] = (actions[edit.action] || 0) + 1;
+    const content = [run.outcome.replace('_', ' '), run.reason && line(run.reason), run.fallback && `fallback ${line(run.fallback)}`, run.error && line(run.error)];
     return [
       el('span', {title: run.events.map(event => `${line(event.type)} ${time(event.timestamp)}`).join('\n')}, time(run.started_at)), line(run.strategy), content.filter(Boolean).join('; '),
       number(run.before.tokens), number(run.after.tokens),
       run.outcome === 'committed' ? `${number(removed)} (${percent(removed, run.before.tokens)})` : '',
-      Object.entries(covered).map(([word, turns]) => `${STATES[word][0]} ${number(turns)}`).join(', '),
+      [...Object.entries(covered).map(([word, turns]) => `${STATES[word][0]} ${number(turns)}`), ...Object.entries(actions).map(([word, edits]) => `${count(edits, 'edit')} (${word})`)].join(', '),
       run.duration_ms ? duration(run.duration_ms) : '', el('span', {}, ...buttons.flatMap(button => [button, ' '])),
     ];
   });
   $('runs').append(table(`${count(rows.length, 'attempt')}, newest first; tokens and turns are those of the moment`, [
-    ['when (UTC)', 'time'], ['strategy', ''], ['outcome', 'text'], ['tokens before', 'number'], ['after', 'number'], ['removed', 'number'], ['turns', 'text'], ['took', 'number'], ['blocks', 'text'],
+    ['when (UTC)', 'time'], ['strategy', ''], ['outcome', 'text'], ['tokens before', 'number'], ['after', 'number'], ['removed', 'number'], ['turns', 'text'], ['took', 'number'], ['blocks and edits', 'text'],
   ], rows.slice(0, 500)));
   if (rows.length > 500) $('runs').append(note(`${number(rows.length - 500)} older attempts are not listed.`));
 }

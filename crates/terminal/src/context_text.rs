@@ -3,19 +3,40 @@
 use loopstore::context::{ContextFault, FaultKind, Part, PartSection};
 use loopstore::search::quote_lines;
 use loopstore::{AgentMessage, Content, Context, Message, TurnMap};
+use loopstore_admin::inspect::RunEdits;
 
 use super::error::CliError;
 use super::output::Out;
-use super::text;
+use super::{edits, text};
 
 /// Prints the context.
 pub fn print(out: &mut Out, context: &Context) -> Result<(), CliError> {
     lines(context, &mut |line| out.text(line))
 }
 
+/// Prints the context, and below it the edits that it is shown with.
+pub fn print_edited(out: &mut Out, context: &Context, edits: &[RunEdits]) -> Result<(), CliError> {
+    lines_with(context, edits, &mut |line| out.text(line))?;
+    if !edits.is_empty() {
+        out.text("\n── edits")?;
+    }
+    for line in edits.iter().flat_map(edits::run_edits) {
+        out.text(&line)?;
+    }
+    Ok(())
+}
+
 /// Passes the context to `put`, one or more lines at a time.
 pub fn lines(
     context: &Context,
+    put: &mut dyn FnMut(&str) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    lines_with(context, &[], put)
+}
+
+fn lines_with(
+    context: &Context,
+    edits: &[RunEdits],
     put: &mut dyn FnMut(&str) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     put(&format!(
@@ -37,7 +58,11 @@ pub fn lines(
     for part in &context.parts {
         let length = usize::try_from(part.messages).unwrap_or(usize::MAX);
         let (messages, after) = rest.split_at(length.min(rest.len()));
-        put(&format!("\n── {}", heading(part)))?;
+        let edited = match is_edited(part, edits) {
+            true => ", with edits",
+            false => "",
+        };
+        put(&format!("\n── {}{edited}", heading(part)))?;
         for (message, turn) in messages.iter().zip(turns_of(part, messages)) {
             put(&format!("\n[{number}] {}", head(message, part, turn)))?;
             for block in message.message().map_or(&[][..], Message::content) {
@@ -72,6 +97,21 @@ fn drawn(message: &AgentMessage, draw: impl Fn(&Content) -> String) -> String {
     lines.extend(blocks.iter().map(draw));
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// True if an edit is of a turn that the part shows.
+fn is_edited(part: &Part, runs: &[RunEdits]) -> bool {
+    let is_summary = matches!(
+        part.section,
+        PartSection::Rollup | PartSection::Compacted | PartSection::Sealed
+    );
+    let mut edits = runs.iter().flat_map(|run| &run.edits);
+    !is_summary
+        && edits.any(|edit| {
+            edit.loop_id == part.loop_id
+                && edit.from_turn <= part.to_turn
+                && edit.to_turn >= part.from_turn
+        })
 }
 
 /// Returns the heading of a part: its loop, its turns and its section.

@@ -3,7 +3,7 @@
 use loopstore::context::TurnState;
 use loopstore_admin::inspect::ContextDiff;
 
-use super::text;
+use super::{edits, text};
 
 /// Returns the lines of a diff. A changed turn has the text of the second context.
 pub fn diff_lines(diff: &ContextDiff) -> Vec<(String, Option<TurnState>)> {
@@ -19,7 +19,8 @@ pub fn diff_lines(diff: &ContextDiff) -> Vec<(String, Option<TurnState>)> {
         lines.push((line, None));
     }
     lines.push((String::new(), None));
-    if diff.changes.is_empty() && diff.rewritten.is_empty() {
+    let has_edits = !(diff.edited.is_empty() && diff.restored.is_empty());
+    if diff.changes.is_empty() && diff.rewritten.is_empty() && !has_edits {
         lines.push(("No differences.".into(), None));
     }
     add_changes(&mut lines, diff);
@@ -32,6 +33,13 @@ pub fn diff_lines(diff: &ContextDiff) -> Vec<(String, Option<TurnState>)> {
             text::line(&change.after)
         );
         lines.push((line, None));
+    }
+    for (side, runs) in [("to", &diff.edited), ("from", &diff.restored)] {
+        for run in runs {
+            let mut own = edits::run_edits(run);
+            own[0] = format!("edits of `{side}` only, {}", own[0]);
+            lines.extend(own.into_iter().map(|line| (line, None)));
+        }
     }
     lines
 }

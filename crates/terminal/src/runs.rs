@@ -1,4 +1,4 @@
-//! Runs of compaction as texts: whether a run is active, and its undos and redos.
+//! Runs of compaction and of edits as texts: whether a run is active, and its undos and redos.
 
 use loopstore::compact::FlipReport;
 use loopstore::extend::sqlite::Record;
@@ -12,6 +12,18 @@ pub fn run_state(run: &Record) -> &'static str {
         (Some("committed"), _) => "active",
         _ => "",
     }
+}
+
+/// Returns the reason that was given for a run of edits.
+pub fn edit_reason(run: &Record) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct EditConfig {
+        reason: String,
+    }
+    let is_edit = run.text("trigger").as_deref() == Some("edit");
+    let config = run.text("config").filter(|_| is_edit)?;
+    let config = serde_json::from_str::<EditConfig>(&config).ok()?;
+    Some(config.reason)
 }
 
 /// Returns the undos and redos of a run, newest first.

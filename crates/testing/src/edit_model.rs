@@ -192,12 +192,7 @@ impl Rows {
 
     /// Returns the messages of the context of a leaf at a moment.
     pub fn context(&self, leaf: &LoopId, at: Tick) -> Vec<AgentMessage> {
-        let leaf = self
-            .loops
-            .values()
-            .find(|row| row.loop_id == *leaf)
-            .unwrap();
-        let chain = self.chain(leaf.key);
+        let chain = self.chain_of(leaf);
         let edits = self.live_edits(&chain, at);
         let active = |link: &Link| self.active(&chain, link.key, &edits, at);
         let is_anchor = |link: &Link| active(link).is_some_and(|b| b.row.kind == BlockKind::Rollup);
@@ -242,26 +237,50 @@ impl Rows {
         context
     }
 
-    /// Returns the texts of messages that a live edit removed or replaced, whole.
+    /// Returns the texts that live edits removed or replaced: of whole messages, and of parts.
     pub fn removed_texts(&self, leaf: &LoopId) -> Vec<String> {
-        let leaf = self
-            .loops
-            .values()
-            .find(|row| row.loop_id == *leaf)
-            .unwrap();
-        let chain = self.chain(leaf.key);
+        let chain = self.chain_of(leaf);
         let edits = self.live_edits(&chain, Tick::MAX);
         let mut texts = Vec::new();
         for link in &chain {
             for message in &self.messages[&link.key] {
-                if form_of(link.key, message, &edits).is_none()
-                    && let Some(inner) = message.message.message()
-                {
-                    texts.extend(inner.texts().map(str::to_owned));
+                let Some(inner) = message.message.message() else {
+                    continue;
+                };
+                for (number, part) in inner.content().iter().enumerate() {
+                    let is_gone = |(_, edit): &(String, EditRow)| {
+                        let is_part = |part: EditedPart| part.number as usize == number;
+                        edit.loop_key == link.key
+                            && edit.covers(message.seq)
+                            && edit.part.is_none_or(is_part)
+                            && edit.action != EditAction::Cleared
+                    };
+                    if let (Content::Text(text), true) = (part, edits.iter().any(is_gone)) {
+                        texts.push(text.text.clone());
+                    }
                 }
             }
         }
         texts
+    }
+
+    /// Returns the messages of the chain of a leaf as they were recorded.
+    pub fn originals(&self, leaf: &LoopId) -> Vec<AgentMessage> {
+        let chain = self.chain_of(leaf);
+        let of = |link: &Link| {
+            let end = self.end_of_loop(link);
+            let own = self.messages[&link.key].clone().into_iter();
+            own.filter(move |message| message.seq < end)
+        };
+        let all = chain.iter().flat_map(of).map(|message| message.message);
+        all.filter(|message| message.role() != Role::Extension)
+            .collect()
+    }
+
+    fn chain_of(&self, leaf: &LoopId) -> Vec<Link> {
+        let mut loops = self.loops.values();
+        let leaf = loops.find(|row| row.loop_id == *leaf).unwrap();
+        self.chain(leaf.key)
     }
 }
 

@@ -1,23 +1,26 @@
-//! Random histories with edits, compared with a slow model.
+//! Random histories with edits, pins, redactions, compactions and rollups, compared with a slow model.
 
 use std::sync::Arc;
 
 use loopstore::compaction::{CompactionConfig, CompactionScope};
 use loopstore::context::context_parts;
 use loopstore::extend::context::faults_of;
-use loopstore::extend::{self as store, SessionStore, Tick};
+use loopstore::extend::{self as store, Tick};
+use loopstore::handback::{SummaryRelation, handback, working_state};
 use loopstore::model::*;
 use loopstore::{
-    AsOf, BuildOptions, CompactRequest, CompactTrigger, CompactionPolicy, ContextConfig,
+    AsOf, BuildOptions, CompactRequest, CompactTrigger, CompactionPolicy, ContextConfig, Database,
     DigestCompaction, EditFilter, EditRequest, EditTarget, FlipRequest, KeepRecent, Policy,
     StoreError, build_context_from_session, compact_session_loops, edit, redo, undo,
 };
+
+use loopstore_admin::retention::{RedactRequest, redact_session};
 
 use crate::edit_model::Rows;
 use crate::histories::{History, Random, answer, loop_id, result, user};
 
 /// Plays a history, and compares its contexts with the model's.
-pub fn play(database: &dyn SessionStore, seed: u64, steps: u32) {
+pub fn play(database: &dyn Database, seed: u64, steps: u32) {
     let mut random = Random::new(seed);
     let mut history = History::new(database, &format!("s{seed}"));
     for number in 0..3 {
@@ -25,12 +28,28 @@ pub fn play(database: &dyn SessionStore, seed: u64, steps: u32) {
     }
     for step in 0..steps {
         step_once(&mut history, &mut random);
+        step_aside(&history, database, Random::new(seed + u64::from(step) * 31));
         if step % 4 == 3 {
             compare(&history, &format!("seed {seed}, step {step}"));
         }
     }
     compare(&history, &format!("seed {seed}"));
     moments(&history, seed);
+    all_comes_back(&history, seed);
+}
+
+/// Pins or unpins a message, or redacts the session. These steps have their own random numbers, so that they do not
+/// change the rest of a seed.
+fn step_aside(history: &History<'_>, database: &dyn Database, mut random: Random) {
+    let from = random.below(history.loops as u64) as usize;
+    match random.below(20) {
+        0..=3 => history.random_pin(&mut random, from),
+        4 => {
+            let request = RedactRequest::new(history.session.clone());
+            redact_session(database, &request).unwrap();
+        }
+        _ => {}
+    }
 }
 
 /// Words that no other text of the history contains.
@@ -38,7 +57,13 @@ fn words(history: &mut History<'_>, random: &mut Random) -> String {
     history.next_id += 1;
     let id = history.next_id;
     let count = 1 + random.below(40);
-    let words: Vec<String> = (0..count).map(|nth| format!("w{id}x{nth}z")).collect();
+    let mut words: Vec<String> = (0..count).map(|nth| format!("w{id}x{nth}z")).collect();
+    if id.is_multiple_of(5) {
+        // A redaction replaces the password.
+        words.push(format!(
+            "https://me:hunter{id}hunter{id}@example.org/w{id}x{count}z"
+        ));
+    }
     words.join([" ", "\n"][random.below(2) as usize])
 }
 
@@ -206,14 +231,76 @@ fn compare(history: &History<'_>, place: &str) {
         );
         let faults = faults_of(&context.messages, true);
         assert!(faults.is_empty(), "{place}: {faults:?}");
-        // Nothing that is removed is in any part of the context.
         let text = serde_json::to_string(&context.messages).unwrap();
-        for removed in rows.removed_texts(&leaf) {
-            for word in removed.split_whitespace() {
-                assert!(!text.contains(word), "{place}: {word}");
-            }
+        has_nothing_removed(&rows, &leaf, &text, &place);
+    }
+    let current = store::read(history.store, |read| {
+        let session = read.session(&history.session)?.unwrap();
+        read.loop_by_key(session.current_loop.unwrap())
+    });
+    let current = current.unwrap().core.loop_id;
+    for text in handed_back(history) {
+        has_nothing_removed(&rows, &current, &text, &format!("{place}, handed back"));
+    }
+}
+
+/// Returns the texts that an agent would be handed back about the current loop.
+fn handed_back(history: &History<'_>) -> Vec<String> {
+    let (store, session) = (history.store, &history.session);
+    let mut texts = vec![handback(store, session, None, 100_000).unwrap()];
+    for relation in [SummaryRelation::Replaces, SummaryRelation::Supplements] {
+        texts.push(working_state(store, session, relation, 100_000).unwrap());
+    }
+    texts
+        .into_iter()
+        .flatten()
+        .map(|found| found.text)
+        .collect()
+}
+
+/// Fails if a piece of a text that edits removed or replaced is in a text: a word that no other text contains.
+fn has_nothing_removed(rows: &Rows, leaf: &LoopId, text: &str, place: &str) {
+    for removed in rows.removed_texts(leaf) {
+        let pieces = removed.split(|c: char| !c.is_ascii_alphanumeric());
+        for piece in pieces.filter(|piece| is_own(piece)) {
+            assert!(!text.contains(piece), "{place}: {piece}");
         }
     }
+}
+
+/// True for a word of [`words`].
+fn is_own(word: &str) -> bool {
+    let numbers = word
+        .strip_prefix('w')
+        .and_then(|word| word.strip_suffix('z'));
+    let numbers = numbers.and_then(|numbers| numbers.split_once('x'));
+    numbers.is_some_and(|(id, nth)| id.parse::<u64>().is_ok() && nth.parse::<u64>().is_ok())
+}
+
+/// Undoes all runs that are live from the last loop, newest first: its context has the originals again.
+fn all_comes_back(history: &History<'_>, seed: u64) {
+    let leaf = loop_id(history.loops - 1);
+    let request = FlipRequest {
+        leaf: Some(leaf.clone()),
+        ..FlipRequest::default()
+    };
+    loop {
+        match undo(history.store, &history.session, &request) {
+            Ok(_) => {}
+            Err(StoreError::EditRefused(why)) => panic!("seed {seed}: {why}"),
+            // No live run is left.
+            Err(_) => break,
+        }
+    }
+    let options = BuildOptions {
+        leaf: Some(leaf.clone()),
+        check: true,
+        ..BuildOptions::default()
+    };
+    let context = build_context_from_session(history.store, &history.session, &options).unwrap();
+    let rows = Rows::read(history.store, &history.session);
+    let originals = rows.originals(&leaf);
+    assert_eq!(json(&context.messages), json(&originals), "seed {seed}");
 }
 
 /// Compares the contexts just after each run of edits with the model's.

@@ -272,7 +272,7 @@ impl<'a> History<'a> {
     }
 
     /// Pins any message, or removes any pin.
-    fn random_pin(&self, random: &mut Random, from: usize) {
+    pub fn random_pin(&self, random: &mut Random, from: usize) {
         let leaf = Some(loop_id(from));
         if random.one_in(3) {
             let pinned = pins(self.store, &self.session, leaf.as_ref()).unwrap().pins;

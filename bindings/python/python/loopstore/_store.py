@@ -797,7 +797,7 @@ class Session:
         return self._edit("replaced", (target,), {"text": text}, dry_run, reason)
 
     def restore(self, *targets: EditTarget) -> list[Json]:
-        """Undo the edits of turns, messages or calls, and return the reports of the undone runs.
+        """Undo the edits of turns, messages, parts or calls, and return the reports of the undone runs.
 
         Raises:
             InvalidInputError: No live edit has these targets, or its run has other targets too: undo the run.

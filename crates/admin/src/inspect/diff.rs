@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use loopstore::OlderLoops;
 use loopstore::context::{AsOf, BuildOptions, Context, TurnState};
 use loopstore::extend::{
-    self as store, Disposition, LoopKey, LoopRow, LoopStates, SessionRow, SessionStore, StoreRead,
-    StoreResult,
+    self as store, Disposition, LoopKey, LoopRow, LoopStates, RunKey, SessionRow, SessionStore,
+    StoreRead, StoreResult,
     active_blocks::{ActiveBlocks, ChainView},
     leaf_of, moment_of, session_of,
 };
@@ -14,10 +14,12 @@ use loopstore::internal::{Chain, build, turn_states};
 use loopstore::model::{LoopId, SessionId};
 use serde::Serialize;
 
+use super::edits::{RunEdits, edits_of, live_runs};
+
 /// One of the two contexts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiffSide {
-    /// The originals, as if no block were active. They are those of the other side's point in time, if it has one,
+    /// The originals, as if no block were active and no edit were live. They are those of the other side's point in time, if it has one,
     /// else the current ones.
     Raw,
     /// The context of the next model call.
@@ -85,6 +87,12 @@ pub struct ContextDiff {
     pub changes: Vec<TurnChange>,
     /// The turns for which only the summary differs.
     pub rewritten: Vec<RewrittenTurns>,
+    /// The runs of edits that are live in the second context and not in the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub edited: Vec<RunEdits>,
+    /// The runs of edits that are live in the first context and not in the second.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub restored: Vec<RunEdits>,
     /// The number of turns in each state, for each context.
     pub counts: BTreeMap<&'static str, [u64; 2]>,
 }
@@ -129,6 +137,11 @@ pub fn diff(
         let (from, to) = (before.load(read)?, after.load(read)?);
         let (a, b) = (from.chain.size(), to.chain.size());
         let pairs = pairs(read, &from.states, &to.states)?;
+        let only = |in_one: &Loaded, other: &Loaded| {
+            let runs = in_one.edit_runs.difference(&other.edit_runs);
+            runs.map(|run| edits_of(read, *run))
+                .collect::<StoreResult<_>>()
+        };
         Ok(ContextDiff {
             from: before.label,
             to: after.label,
@@ -136,6 +149,8 @@ pub fn diff(
             messages: [a.messages, b.messages],
             changes: changes(&pairs),
             rewritten: rewritten(&pairs),
+            edited: only(&to, &from)?,
+            restored: only(&from, &to)?,
             counts: counts(&pairs),
         })
     })
@@ -190,6 +205,8 @@ struct Side {
 struct Loaded {
     chain: Chain,
     states: Vec<LoopStates>,
+    /// The runs whose edits are live.
+    edit_runs: BTreeSet<RunKey>,
 }
 
 impl Side {
@@ -209,8 +226,11 @@ impl Side {
 
     fn load(&self, read: &dyn StoreRead) -> StoreResult<Loaded> {
         let chain = self.chain(read)?;
-        let states = turn_states(read, &chain, self.view)?;
-        Ok(Loaded { chain, states })
+        Ok(Loaded {
+            states: turn_states(read, &chain, self.view)?,
+            edit_runs: live_runs(read, &self.leaf, self.view)?,
+            chain,
+        })
     }
 }
 
@@ -260,7 +280,11 @@ fn side(
         DiffSide::At(AsOf::Before { loop_id, seq }) => format!("before message {seq} of {loop_id}"),
         DiffSide::Before(run) => format!("before {run}"),
     };
-    let view = ChainView { raw, ..view };
+    let view = ChainView {
+        raw,
+        without_edits: raw,
+        ..view
+    };
     Ok(Side { label, leaf, view })
 }
 

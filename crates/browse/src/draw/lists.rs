@@ -124,12 +124,12 @@ fn tone_of(run: &Run) -> Tone {
     }
 }
 
-/// Draws the compactions, and the details of the selected one.
+/// Draws the compactions and edits, and the details of the selected one.
 pub(super) fn runs(pen: &mut Pen<'_, '_>, screen: &Runs, room: ScreenSize) {
     let heads = ["STARTED", "STRATEGY", "STATE", "BEFORE", "AFTER"];
     pen.text(0, &run_line(heads, room.width), Tone::Head);
     if screen.rows.as_ref().is_some_and(Vec::is_empty) {
-        return pen.text(1, "No compactions yet.", Tone::Plain);
+        return pen.text(1, "No compactions or edits yet.", Tone::Plain);
     }
     let (height, more) = Runs::heights(room);
     let rows = screen.rows.iter().flatten().enumerate();

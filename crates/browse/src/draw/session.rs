@@ -17,6 +17,7 @@ fn state_label(state: Option<TurnState>) -> (&'static str, &'static str) {
     match state {
         None => ("absent", "-"),
         Some(TurnState::Raw) => ("raw", " "),
+        Some(TurnState::Edited) => ("edited", "✎"),
         Some(TurnState::Covered(D::Kept)) => ("kept", "="),
         Some(TurnState::Covered(D::Truncated)) => ("shortened", "~"),
         Some(TurnState::Covered(D::Summarised)) => ("summarised", "Σ"),
@@ -124,6 +125,9 @@ fn loop_line(screen: &InSession, line: &LoopItem) -> (String, Tone) {
         text::count(line.turns, "turn")
     )];
     facts.extend(block.map(str::to_owned));
+    if of_loop.is_some_and(|of_loop| of_loop.is_edited) {
+        facts.push("edited".into());
+    }
     facts.push(line.origin.clone());
     if line.status != "completed" {
         facts.push(line.status.clone());
@@ -196,9 +200,13 @@ pub(super) fn reader(pen: &mut Pen<'_, '_>, screen: &TextReader, room: ScreenSiz
         true => String::new(),
         false => format!(" by {}", turn_text.about),
     };
+    let chosen = screen.chosen().map_or(String::new(), |message| {
+        format!("; message {} ({}) is selected", message.seq, message.role)
+    });
     let head = [
         (&*place, Tone::Plain),
         (word, colour),
+        (&chosen, Tone::Plain),
         (&about, Tone::Plain),
     ];
     pen.put(0, &head, false);

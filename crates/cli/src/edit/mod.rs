@@ -132,14 +132,15 @@ pub struct ReplaceArgs {
 
 /// Bring edited messages back: undo the edits that have these targets
 ///
-/// An edit with other targets too is not undone; `loopstore undo SESSION --run RUN` does that. Backups need no
+/// A part is brought back alone: edits of other parts of its message stay. An edit with other targets too is not
+/// undone, and the error names them; `loopstore undo SESSION --run RUN` undoes it. Backups need no
 /// command: a backup is a database that `--db BACKUP` reads.
 #[derive(clap::Args)]
 pub struct RestoreArgs {
     /// The session: its id or a unique prefix.
     session: String,
-    /// Turns, a message, or the id of a tool call: LOOP:TURN, LOOP:TURN..TURN, LOOP:TURN:SEQ or CALL. LOOP is an id
-    /// or a unique prefix.
+    /// Turns, a message, a part of it, or the id of a tool call: LOOP:TURN, LOOP:TURN..TURN, LOOP:TURN:SEQ,
+    /// LOOP:TURN:SEQ:PART or CALL. LOOP is an id or a unique prefix.
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
     /// The loop in whose context the messages are restored [default: the current one].

@@ -6,6 +6,7 @@ use loopstore::model::EditAction;
 use loopstore::search::SearchError;
 use loopstore::{Database, EditReport, EditedMessage, LoopId, SessionId};
 use loopstore_admin::inspect::{self, ExpandRequest};
+use loopstore_terminal::edits::result_line;
 use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::text;
 
@@ -89,7 +90,7 @@ fn done(action: EditAction) -> &'static str {
 
 /// Returns the lines of a report: the result, what was skipped, the compactions to make again, and the way back.
 pub fn lines(session: &str, report: &EditReport, action: EditAction) -> Vec<String> {
-    let mut lines = vec![result(report, action)];
+    let mut lines = vec![result_line(report, action)];
     if !report.skipped.is_empty() {
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for skipped in &report.skipped {
@@ -118,44 +119,4 @@ pub fn lines(session: &str, report: &EditReport, action: EditAction) -> Vec<Stri
         None => "Nothing was written.".to_owned(),
     });
     lines
-}
-
-fn result(report: &EditReport, action: EditAction) -> String {
-    let mut line = format!("{} {}", verb(report, action), counted(&report.edits));
-    if !report.paired.is_empty() {
-        line.push_str(&format!(", {} of pairs with them", counted(&report.paired)));
-    }
-    if !report.bound.is_empty() {
-        line.push_str(&format!(
-            ", {} bound to them removed",
-            counted(&report.bound)
-        ));
-    }
-    format!(
-        "{line}: {} -> {} tokens, {} -> {} messages",
-        text::number(report.tokens_before),
-        text::number(report.tokens_after),
-        text::number(report.messages_before),
-        text::number(report.messages_after)
-    )
-}
-
-fn verb(report: &EditReport, action: EditAction) -> &'static str {
-    match (report.run_id.is_some(), action) {
-        (true, EditAction::Removed) => "Removed",
-        (true, EditAction::Cleared) => "Cleared",
-        (true, EditAction::Replaced) => "Replaced",
-        (false, EditAction::Removed) => "Would remove",
-        (false, EditAction::Cleared) => "Would clear",
-        (false, EditAction::Replaced) => "Would replace",
-    }
-}
-
-/// Returns the number of messages and parts as words.
-fn counted(edits: &[EditedMessage]) -> String {
-    let parts = edits.iter().filter(|edit| edit.part.is_some()).count();
-    let words = [(edits.len() - parts, "message"), (parts, "part")];
-    let words = words.into_iter().filter(|(count, _)| *count > 0);
-    let words: Vec<String> = words.map(|(count, one)| text::count(count, one)).collect();
-    words.join(" and ")
 }

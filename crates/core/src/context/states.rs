@@ -1,17 +1,18 @@
 //! The state of each turn of a chain in a context.
 //!
-//! The states come from the coverage of the active blocks; the messages of a block are not read.
+//! The states come from the coverage of the active blocks and from live edits; no message is read.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use super::BuildOptions;
 use super::chain::Chain;
-use crate::model::LoopId;
+use crate::model::{LoopId, Role};
 use crate::overlay::whole_as;
 use crate::store::active_blocks::{ChainLink, ChainView, chain, depth_of};
 use crate::store::{
-    BlockCore, CoverageRow, Disposition, LoopCore, LoopKey, Size, StoreError, StoreRead,
-    StoreResult,
+    BlockCore, CoverageRow, Disposition, LiveEdits, LoopCore, LoopKey, MessageEdit, Size,
+    StoreError, StoreRead, StoreResult,
 };
 
 /// The state of a turn in a context.
@@ -19,6 +20,9 @@ use crate::store::{
 pub enum TurnState {
     /// No block covers the turn; the context shows it as it was recorded.
     Raw,
+    /// Live edits removed, cleared or replaced something of the turn, and no summary replaces it. A turn of which
+    /// nothing is left is [`Disposition::Removed`].
+    Edited,
     /// The disposition according to the block that covers the turn. A turn whose messages have different
     /// dispositions is [`Disposition::Truncated`], as a part of it was cut.
     Covered(Disposition),
@@ -29,6 +33,7 @@ impl TurnState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Raw => "raw",
+            Self::Edited => "edited",
             Self::Covered(disposition) => disposition.as_str(),
         }
     }
@@ -38,7 +43,7 @@ impl TurnState {
     /// True if a context shows nothing of the turn itself: a text replaces it, or it was dropped.
     pub fn is_hidden(self) -> bool {
         match self {
-            Self::Raw => false,
+            Self::Raw | Self::Edited => false,
             Self::Covered(Disposition::Kept | Disposition::Truncated) => false,
             Self::Covered(_) => true,
         }
@@ -136,9 +141,22 @@ pub fn turn_states(
 
 /// Returns the states of the turns of a loop that is in the context itself.
 fn states_of(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<Vec<TurnState>> {
-    let Some(block) = &link.block else {
-        return Ok(vec![TurnState::Raw; link.turns as usize]);
+    let mut states = match &link.block {
+        Some(block) => covered_states(read, link, block)?,
+        None => vec![TurnState::Raw; link.turns as usize],
     };
+    if let Some(edits) = &link.edits {
+        apply_edits(read, link, edits, &mut states)?;
+    }
+    Ok(states)
+}
+
+/// Returns the states of the turns of a loop according to its block.
+fn covered_states(
+    read: &dyn StoreRead,
+    link: &ChainLink,
+    block: &BlockCore,
+) -> StoreResult<Vec<TurnState>> {
     let covered = coverage_of(read, block)?;
     let own = covered.get(&link.row.key);
     let mut states = Vec::new();
@@ -153,6 +171,36 @@ fn states_of(read: &dyn StoreRead, link: &ChainLink) -> StoreResult<Vec<TurnStat
         states.push(state.map_or(TurnState::Raw, TurnState::Covered));
     }
     Ok(states)
+}
+
+/// Changes the states of the turns of which live edits show something in another form, or not at all.
+fn apply_edits(
+    read: &dyn StoreRead,
+    link: &ChainLink,
+    edits: &LiveEdits,
+    states: &mut [TurnState],
+) -> StoreResult<()> {
+    // Of each turn, the number of messages that are shown, and whether one of its messages has an edit.
+    let mut turns = vec![(0_u32, false); states.len()];
+    read.sizes(link.row.key, 0..link.end_seq, &mut |message| {
+        let is_context = message.role != Role::Extension;
+        let turn = message.turn.filter(|_| is_context);
+        if let Some((shown, is_edited)) = turn.and_then(|turn| turns.get_mut(turn as usize)) {
+            let edit = edits.at(message.seq);
+            *shown += u32::from(edit != Some(MessageEdit::Removed));
+            *is_edited |= edit.is_some();
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for (state, (shown, is_edited)) in states.iter_mut().zip(turns) {
+        if is_edited && !state.is_hidden() {
+            *state = match shown {
+                0 => TurnState::Covered(Disposition::Removed),
+                _ => TurnState::Edited,
+            };
+        }
+    }
+    Ok(())
 }
 
 /// Returns the states of a loop before the anchor of the active rollup.

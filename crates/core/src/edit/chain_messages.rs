@@ -122,17 +122,25 @@ impl<'a> ChainMessages<'a> {
         order
     }
 
-    /// Returns the results of a call.
-    pub(super) fn results(&mut self, near: usize, call: &str) -> StoreResult<Vec<Place>> {
-        for depth in self.order_from(near) {
-            let is_result = |message: &&ChainMessage| matches!(&message.message, Message::ToolResult(result) if result.tool_call_id == call);
-            let found = self.of(depth)?.iter().filter(is_result);
-            let found: Vec<Place> = found.map(|message| (depth, message.seq)).collect();
+    /// Returns the results of a call of a message. A later call may have the same id: the results after it are its own.
+    pub(super) fn results(&mut self, of: Place, call: &str) -> StoreResult<Vec<Place>> {
+        let mut found = Vec::new();
+        for depth in of.0..self.links.len() {
+            let own = self.of(depth)?.iter();
+            for message in own.filter(|own| depth > of.0 || own.seq > of.1) {
+                match &message.message {
+                    Message::ToolResult(result) if result.tool_call_id == call => {
+                        found.push((depth, message.seq));
+                    }
+                    other if other.tool_calls().any(|made| made.id == call) => return Ok(found),
+                    _ => {}
+                }
+            }
             if !found.is_empty() {
-                return Ok(found);
+                break;
             }
         }
-        Ok(Vec::new())
+        Ok(found)
     }
 
     /// Returns the call with this id: the last one before a result, or the last of all.

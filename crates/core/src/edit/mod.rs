@@ -28,7 +28,8 @@ use crate::store::{
 
 use chain_messages::ChainMessages;
 pub use clear_tool_results::ClearToolResults;
-pub use faults::{check_faults, faults_with};
+use faults::check_faults;
+pub use faults::{check_flipped, faults_with};
 pub use report::{EditReport, EditedMessage, SkippedMessage};
 pub use request::{EditFilter, EditRequest, EditTarget};
 use resolve::Selection;

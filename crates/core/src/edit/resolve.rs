@@ -54,7 +54,7 @@ fn is_text(part: &Content) -> bool {
 }
 
 /// True for content that a provider takes back only with the answer that it belongs to.
-fn is_bound(part: &Content) -> bool {
+pub(super) fn is_bound(part: &Content) -> bool {
     match part {
         Content::Sealed(sealed) => sealed.kind().as_deref() != Some("compaction"),
         part => part.is_signed_thinking(),
@@ -289,7 +289,7 @@ impl Selection {
             }
         }
         for call in calls {
-            for result in messages.results(place.0, &call)? {
+            for result in messages.results(place, &call)? {
                 self.queue.push_back((result, None, Origin::Paired));
             }
         }

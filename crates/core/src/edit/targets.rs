@@ -98,7 +98,7 @@ impl Targets {
             self.found.push((place, Some(part)));
             return Ok(());
         }
-        for place in messages.results(place.0, id)? {
+        for place in messages.results(place, id)? {
             let turn = messages.at(place)?.map_or(0, |message| message.turn);
             check(messages, place, turn, None)?;
             self.found.push((place, None));

@@ -41,6 +41,8 @@ pub struct ChainView {
     pub without_rollups: bool,
     /// True if no block is active (a forced compaction).
     pub raw: bool,
+    /// True if no edit is live: with `raw`, the messages as they were recorded.
+    pub without_edits: bool,
     /// The provider that the context is for. Of the compactions that providers made, only those of this provider are
     /// active.
     pub provider: Option<SealingProvider>,
@@ -237,7 +239,7 @@ impl<'a> ActiveBlocks<'a> {
             newest,
             is_disputed,
         } = found;
-        let edits = match row.edits > 0 {
+        let edits = match row.edits > 0 && !self.view.without_edits {
             true => self.live_edits(row.key)?.map(Arc::new),
             false => None,
         };

@@ -96,10 +96,12 @@ pub enum EditRefusal {
         message: usize,
     },
     /// The edits of the run have other targets too.
-    #[error("run `{run}` edits other messages too; undo the run, or restore all of them")]
+    #[error("run `{run}` edits {others} too; undo the run, or restore all of them")]
     OtherTargets {
         /// The run.
         run: String,
+        /// The addresses of the other messages and parts.
+        others: String,
     },
     /// No live edit has these targets.
     #[error("no live edit of these messages; `history` lists the runs")]

@@ -31,6 +31,7 @@ use tempfile::TempDir;
 pub mod archive;
 pub mod blocks;
 pub mod compaction;
+pub mod edit_restores;
 pub mod edits;
 pub mod entries;
 pub mod hidden;
@@ -226,6 +227,12 @@ macro_rules! conformance {
                     a_context_is_never_emptied,
                     an_edit_takes_bound_thinking_with_it,
                     contexts_of_random_histories_equal_the_models,
+                }
+                edit_restores: {
+                    a_part_is_restored_without_the_other_edits_of_its_message,
+                    a_restore_of_a_part_names_what_else_would_come_back,
+                    a_restore_that_would_leave_a_fault_is_refused,
+                    what_was_recorded_with_a_fault_comes_back,
                 }
                 redacted_edits: {
                     a_redaction_reaches_the_texts_and_the_sizes_of_edits,

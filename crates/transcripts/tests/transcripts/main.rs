@@ -5,6 +5,7 @@ mod authors;
 mod claude_code;
 mod compaction_events;
 mod decoded;
+mod edited;
 mod forged;
 mod identity;
 mod last_active;

@@ -24,25 +24,25 @@ use crate::support::histories::Random;
 use crate::support::needs::{PROVIDER_TYPES, find};
 
 /// The requests to validate, one per line.
-struct Requests {
+pub struct Requests {
     lines: tempfile::NamedTempFile,
     count: u64,
 }
 
 impl Requests {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let lines = tempfile::NamedTempFile::new().unwrap();
         Self { lines, count: 0 }
     }
 
-    fn add(&mut self, name: &str, form: Form, kind: &str, value: &Value) {
+    pub fn add(&mut self, name: &str, form: Form, kind: &str, value: &Value) {
         let line = json!({"name": name, "form": form.as_str(), "kind": kind, "value": value});
         writeln!(self.lines, "{line}").unwrap();
         self.count += 1;
     }
 
     /// Validates the requests with the interpreter: each is accepted and is returned unchanged.
-    fn validate(mut self, python: &Path) {
+    pub fn validate(mut self, python: &Path) {
         self.lines.flush().unwrap();
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/provider_types.py");

@@ -178,7 +178,13 @@ fn the_demo_tells_the_whole_story() {
     Run RUN is undone: 7,844 -> 62,060 tokens
     Run RUN is redone: 62,060 -> 7,844 tokens
 
-    6. All originals are still there, whatever the model reads; any SQL can ask for them:
+    6. An edit takes a single output out, and puts it back (loopstore clear demo call-4-1;
+    loopstore restore demo call-4-1). The model then reads one line in its place:
+    Cleared 1 part: 7,844 -> 3,930 tokens, 28 -> 28 messages
+       [cleared: 15,746 bytes, 449 lines; expand turn 1 of loop loop-4, session demo, to read it]
+    Run RUN is undone: 3,930 -> 7,844 tokens
+
+    7. All originals are still there, whatever the model reads; any SQL can ask for them:
        SELECT tool_name, count(*) AS calls, sum(is_error) AS failed,
            max(length(result_text)) AS longest FROM v_tool_calls
            GROUP BY tool_name ORDER BY calls DESC
@@ -200,6 +206,11 @@ fn the_demo_tells_the_whole_story() {
     let story = stage.json("demo");
     assert_eq!(story["before"]["tokens"], story["undo"]["tokens_after"]);
     assert_eq!(story["after"]["tokens"], story["redo"]["tokens_after"]);
+    assert_eq!(story["after"]["tokens"], story["edit"]["tokens_before"]);
+    assert_eq!(
+        story["after"]["tokens"],
+        story["restore"][0]["tokens_after"]
+    );
 }
 
 #[test]

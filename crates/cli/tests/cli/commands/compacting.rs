@@ -266,12 +266,12 @@ fn nothing_to_undo_is_an_error() {
     let stage = Stage::new();
     assert_snapshot!(stage.say("undo work"), @r#"
     --- stderr
-    error: there is no active compaction to undo
+    error: there is no active compaction or edit to undo
     --- exit 1
     "#);
     assert_snapshot!(stage.say("redo work"), @r#"
     --- stderr
-    error: there is no compaction to redo
+    error: there is no compaction or edit to redo
     --- exit 1
     "#);
     assert_snapshot!(stage.say("undo work --run nope"), @r#"

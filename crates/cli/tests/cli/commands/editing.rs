@@ -29,6 +29,9 @@ fn what_is_dropped_is_shown_first_and_comes_back() {
     assert_snapshot!(stage.say("history work").out, @r"
     RUN                             LOOP  STARTED              TRIGGER  STRATEGY  OUTCOME    STATE   BEFORE  AFTER
     RUN  test  NOW  edit     edit      committed  active  10,012  9,587
+
+    RUN                                   REASON
+    RUN  noise
     ");
     let row = stage.json("sql SELECT/**/action,from_turn,is_live/**/FROM/**/v_edits");
     assert_eq!(
@@ -110,4 +113,63 @@ fn what_cannot_be_edited_is_refused() {
         stage.json("sql SELECT/**/count(*)/**/AS/**/n/**/FROM/**/v_edits")[0]["n"],
         0
     );
+}
+
+#[test]
+fn every_view_names_what_was_edited_and_why() {
+    let stage = Stage::new();
+    stage.json("drop work ask:0:2 --reason noise");
+    stage.json("clear work ask:1 --reason size");
+    let lines = |args: &str, wanted: &[&str]| {
+        let said = stage.say(args);
+        for text in wanted {
+            assert!(said.out.contains(text), "{args}, {text}: {said}");
+        }
+    };
+    let edits = [
+        ": noise",
+        "   removed ask:0:1:1 (16 -> 0 tokens)",
+        "   removed ask:0:2 (409 -> 0 tokens)",
+        ": size",
+        "   cleared ask:1:3:1 (16 -> 12 tokens)",
+        "   cleared ask:1:4:0 (398 -> 22 tokens)",
+    ];
+    lines("context work", &edits);
+    lines(
+        "context work",
+        &["verbatim (6 messages, 515 tokens), with edits", "── edits"],
+    );
+    lines("replay work", &edits);
+    lines("replay work", &["── edited from loop "]);
+    lines("diff work --from raw", &edits);
+    lines(
+        "diff work --from raw",
+        &["0-1        raw -> edited", "edits of `to` only, run "],
+    );
+    lines(
+        "diff work --from now --to raw",
+        &["edits of `from` only, run "],
+    );
+    // By default, what the newest run changed.
+    lines("diff work", &["1          raw -> edited", ": size"]);
+    assert!(!stage.say("diff work").out.contains("noise"));
+    // A turn of which nothing is left is no longer shown as recorded.
+    stage.json("drop work ask:2");
+    lines("diff work", &["2          raw -> removed"]);
+    let shown = stage.json("context work");
+    assert_eq!(shown["edits"].as_array().map(Vec::len), Some(3));
+    assert_eq!(shown["edits"][0]["reason"], "noise");
+    let found = stage.json("diff work --from raw");
+    assert_eq!(found["counts"]["removed"], serde_json::json!([0, 1]));
+    assert_eq!(found["edited"].as_array().map(Vec::len), Some(3));
+    // An undo is replayed with what it brings back, and its reason.
+    let run = shown["edits"][0]["run_id"].as_str().unwrap().to_owned();
+    let undone = stage.run(&["undo", "work", "--run", &run, "--reason", "needed"]);
+    assert_eq!(undone.code, 0, "{undone}");
+    let steps = stage.json("replay work");
+    let steps = steps.as_array().unwrap().iter();
+    let changes: Vec<&str> = steps.filter_map(|step| step["change"].as_str()).collect();
+    assert_eq!(changes, ["edited", "edited", "edited", "undone"]);
+    lines("replay work", &["── undone from loop ", ": needed"]);
+    lines("history work", &["needed", "noise"]);
 }

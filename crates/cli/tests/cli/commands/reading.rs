@@ -42,7 +42,7 @@ fn an_empty_database_says_what_to_do_next() {
     No sessions yet; `loopstore import` adds some.
     "#);
     assert_snapshot!(stage.say("history"), @r#"
-    No compactions yet; `loopstore compact` makes one.
+    No compactions or edits yet; `loopstore compact` makes a compaction.
     "#);
     assert_eq!(stage.json("sessions"), serde_json::json!([]));
 }

@@ -31,6 +31,7 @@ fn a_page_in_a_browser() {
         return;
     };
     shows_the_figures_and_a_turn_with_what_stands_for_it(&mut browser);
+    shows_what_was_edited_and_why(&mut browser);
     can_be_used_with_the_keyboard(&mut browser);
     keeps_markup_as_text(&mut browser);
     can_be_read_light_and_dark_wide_and_narrow(&mut browser);
@@ -126,6 +127,33 @@ fn shows_the_figures_and_a_turn_with_what_stands_for_it(browser: &mut Browser) {
     browser.click("#whole");
     browser.wait("document.querySelector('#reader-what').textContent.startsWith('Block 1')");
     browser.picture("work");
+    no_errors(browser);
+}
+
+fn shows_what_was_edited_and_why(browser: &mut Browser) {
+    let stage = Stage::new();
+    assert_eq!(stage.say("drop work ask:0:2 --reason noise").code, 0);
+    let replaced = ["replace", "work", "ask:1:4", "--text", "as I meant it"];
+    assert_eq!(stage.run(&replaced).code, 0);
+    assert_eq!(stage.say("report work").code, 0);
+    browser.visit(&stage.path("work.html"));
+    browser.wait("document.querySelector('#runs').textContent.includes('noise')");
+    assert!(browser.text("#legend").contains("edited"));
+    assert!(browser.text("#facts").contains("runs of edits"));
+    let show = |turn: u32| {
+        let loop_at = "index.loops.findIndex(loop => loop.loop_id === 'ask')";
+        format!("(showTurn({loop_at}, {turn}), 1)")
+    };
+    let pane = |id: &str, text: &str| {
+        format!("document.querySelector('{id}').textContent.includes('{text}')")
+    };
+    browser.value(&show(0));
+    browser.wait(&pane("#seen", "The message was removed by run "));
+    browser.wait(&pane("#recorded", "line 1 of the file"));
+    assert_eq!(browser.value(&pane("#seen", "line 1 of the file")), false);
+    browser.value(&show(1));
+    browser.wait(&pane("#seen", "as I meant it"));
+    browser.wait(&pane("#recorded", "line 1 of the file"));
     no_errors(browser);
 }
 

@@ -125,6 +125,16 @@ impl RunRow {
         self.trigger == EDIT_TRIGGER
     }
 
+    /// Returns the reason that was given for its edits.
+    pub fn edit_reason(&self) -> Option<String> {
+        #[derive(serde::Deserialize)]
+        struct EditConfig {
+            reason: Option<String>,
+        }
+        let config = serde_json::from_str::<EditConfig>(&self.config).ok();
+        config.filter(|_| self.is_edit())?.reason
+    }
+
     /// Returns its events.
     pub fn noted_events(&self) -> Vec<Json> {
         noted_events(self.events.as_deref())
