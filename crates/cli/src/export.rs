@@ -10,9 +10,11 @@ use loopstore::provider::{Form, Mending};
 use loopstore::{Database, LoopId};
 use loopstore_admin::backup::is_part_of;
 use loopstore_admin::retention::files_removed;
-use loopstore_export::{ExportError, ExportForm, export, export_source};
+use loopstore_export::{
+    ExportError, ExportForm, OtlpContent, OtlpReport, export, export_otlp, export_source,
+};
 use loopstore_files::WholeFile;
-use loopstore_terminal::output::{Counted, remove_unfinished_copies};
+use loopstore_terminal::output::{Counted, note, remove_unfinished_copies};
 use loopstore_terminal::{App, CliError, Done, select, text};
 use serde_json::json;
 
@@ -26,7 +28,8 @@ const NAMED: usize = 5;
 /// Writes to stdout, or with -o to a file, which is renamed into place and so never incomplete.
 /// Importing phi-core restores the session with its active blocks; jsonl restores everything: digests,
 /// runs, blocks, undos. The formats openai, responses, anthropic and markdown hold the originals, compacted or
-/// not; `loopstore context` prints what the model sees.
+/// not; `loopstore context` prints what the model sees. otlp-json holds traces by OpenTelemetry's conventions for
+/// generative AI; what was guessed is reported on stderr.
 #[derive(clap::Args)]
 pub struct ExportArgs {
     /// The session: its id or a unique prefix.
@@ -41,6 +44,9 @@ pub struct ExportArgs {
     /// of the current one].
     #[arg(long = "loop", value_name = "LOOP")]
     loop_id: Option<String>,
+    /// With --format otlp-json: no texts, only ids, times, models, usage and names of tools.
+    #[arg(long)]
+    without_content: bool,
     /// With --format original: the file, by its path or the end of its path.
     #[arg(long, value_name = "PATH")]
     source: Option<String>,
@@ -60,6 +66,8 @@ enum ExportFormat {
     Markdown,
     /// One line of JSON for each record of the session; with --loop, for each message of the chain.
     Jsonl,
+    /// Traces of OpenTelemetry, one ExportTraceServiceRequest a line.
+    OtlpJson,
     /// The file from which the session was imported, byte for byte.
     Original,
 }
@@ -67,6 +75,7 @@ enum ExportFormat {
 /// The content of the export.
 enum What {
     Form(ExportForm, Option<LoopId>),
+    Traces(OtlpContent, Option<LoopId>),
     Source(SourceRow),
 }
 
@@ -93,6 +102,9 @@ fn check(app: &App, args: &ExportArgs) -> Result<(), CliError> {
     if args.source.is_some() && args.format != ExportFormat::Original {
         return usage("--source needs --format original");
     }
+    if args.without_content && args.format != ExportFormat::OtlpJson {
+        return usage("--without-content needs --format otlp-json");
+    }
     let is_document = matches!(
         args.format,
         ExportFormat::PhiCore
@@ -114,6 +126,14 @@ fn what(store: &dyn Database, session: &SessionRow, args: &ExportArgs) -> Result
         ExportFormat::Anthropic => ExportForm::Request(Form::Anthropic),
         ExportFormat::Markdown => ExportForm::Markdown,
         ExportFormat::Jsonl => ExportForm::Lines,
+        ExportFormat::OtlpJson => {
+            let content = match args.without_content {
+                true => OtlpContent::Omitted,
+                false => OtlpContent::Included,
+            };
+            let leaf = select::loop_id(store, session, args.loop_id.as_deref())?;
+            return Ok(What::Traces(content, leaf));
+        }
         ExportFormat::Original => {
             let found = sources(store, &session.session_id)?;
             if found.is_empty() {
@@ -184,7 +204,19 @@ fn write_what(
 ) -> Result<Vec<Mending>, ExportError> {
     match what {
         What::Form(form, leaf) => export(store, &session.session_id, leaf.as_ref(), *form, out),
+        What::Traces(content, leaf) => {
+            let report = export_otlp(store, &session.session_id, leaf.as_ref(), *content, out)?;
+            note_gaps(&report);
+            Ok(Vec::new())
+        }
         What::Source(row) => export_source(store, row, out).map(|_| Vec::new()),
+    }
+}
+
+/// Reports what traces lack or had to guess.
+fn note_gaps(report: &OtlpReport) {
+    for (gap, count) in &report.gaps {
+        note(&format!("{} {}", text::number(*count), gap.describe()));
     }
 }
 

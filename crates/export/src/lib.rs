@@ -16,6 +16,7 @@
 
 mod markdown;
 mod native;
+mod otlp;
 mod phi_core;
 mod session_jsonl;
 mod visible;
@@ -37,6 +38,7 @@ use loopstore::model::{AgentMessage, LoopId, SessionId};
 use loopstore::provider::{Form, Mending, ProviderRequest};
 
 pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
+pub use otlp::{OtlpContent, OtlpGap, OtlpReport, export_otlp};
 pub use visible::visible;
 
 /// The form of an export.
@@ -50,6 +52,8 @@ pub enum ExportForm {
     Markdown,
     /// Lines of JSON that an import reads without loss; of a chain only its messages.
     Lines,
+    /// Traces of OpenTelemetry, with or without content ([`export_otlp`] also returns what was guessed).
+    Otlp(OtlpContent),
 }
 
 impl FromStr for ExportForm {
@@ -60,10 +64,13 @@ impl FromStr for ExportForm {
             "phi-core" => Ok(Self::PhiCore),
             "markdown" => Ok(Self::Markdown),
             "jsonl" => Ok(Self::Lines),
+            "otlp-json" => Ok(Self::Otlp(OtlpContent::Included)),
+            "otlp-json-without-content" => Ok(Self::Otlp(OtlpContent::Omitted)),
             _ => text.parse().map(Self::Request).map_err(|_| {
                 UnknownWord::new(
                     text,
-                    "phi-core, openai, responses, anthropic, markdown, jsonl",
+                    "phi-core, openai, responses, anthropic, markdown, jsonl, otlp-json, \
+                     otlp-json-without-content",
                 )
             }),
         }
@@ -164,6 +171,9 @@ fn export_from(
                 session_jsonl::write_chain(read, &session, &chain, out)?;
             }
         },
+        ExportForm::Otlp(content) => {
+            otlp::write(read, &session, leaf, content, out)?;
+        }
     }
     Ok(Vec::new())
 }

@@ -440,10 +440,31 @@ fn an_export_is_refused_where_it_would_do_harm() {
     error: --json needs -o FILE with this format: it is not one JSON document
     --- exit 2
     ");
+    assert_snapshot!(stage.say("export work --format jsonl --without-content"), @"
+    --- stderr
+    error: --without-content needs --format otlp-json
+    --- exit 2
+    ");
     assert_eq!(stage.say("export work --format odd").code, 2);
     assert_eq!(stage.say("export work").code, 2);
     assert_eq!(stage.say("export work --format jsonl --source x").code, 2);
     assert_eq!(stage.json("verify")["ok"], true);
+}
+
+#[test]
+fn traces_are_lines_and_what_was_guessed_is_reported() {
+    let stage = Stage::new();
+    let with = stage.say("export work --format otlp-json");
+    assert_eq!(with.code, 0, "{with}");
+    assert!(with.err.contains("answers without a provider"), "{with}");
+    assert!(with.out.contains("gen_ai.input.messages"));
+    let without = stage.say("export work --format otlp-json --without-content");
+    assert!(!without.out.contains(".messages\""), "{without}");
+    for line in with.out.lines().chain(without.out.lines()) {
+        let request: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(request["resourceSpans"].is_array());
+    }
+    assert_eq!(stage.say("export work --format otlp-json --json").code, 2);
 }
 
 #[test]
