@@ -69,6 +69,7 @@
 //! | record agents that emit events | `loopstore-recorder` |
 //! | find and replace secrets | `loopstore-redact` |
 //! | show a session as one page | `loopstore-report` |
+//! | find the turn that wrote a line of a file | `loopstore-blame` |
 //! | check a database | `loopstore-verify` |
 //! | remove, archive, back up or replay sessions | `loopstore-admin` |
 //! | copy sessions to another database | `loopstore-copy` |

@@ -10,6 +10,7 @@ use loopstore::{OpenError, SettingsError, StoreError, StrategyError};
 use loopstore_admin::backup::BackupError;
 use loopstore_agents::hook::input::InputError;
 use loopstore_agents::install::record;
+use loopstore_blame::BlameError;
 use loopstore_copy::CopyError;
 use loopstore_export::ExportError;
 use loopstore_report::ReportError;
@@ -72,6 +73,7 @@ fn resolve(error: Box<dyn Error>) -> CliError {
     unwrap!(error, ExportError, Store, Write);
     unwrap!(error, ReportError, Store, Write);
     unwrap!(error, BackupError, Store);
+    unwrap!(error, BlameError, Store);
     unwrap!(error, RecountError, Open, Store);
     unwrap!(error, BuildError, Store);
     unwrap!(error, SearchError, Store, Query);
@@ -128,6 +130,19 @@ pub fn hint(error: &(dyn Error + 'static)) -> Option<&'static str> {
             "`loopstore install AGENT` sets the agent up as this version knows it; a newer agent may need a \
              newer loopstore",
         );
+    }
+    match error.downcast_ref::<BlameError>() {
+        Some(BlameError::NoChange(_)) => {
+            return Some(
+                "check the path; `--recorded PATH` names it as the sessions do, `loopstore sessions` lists them",
+            );
+        }
+        Some(BlameError::SeveralFiles { .. }) => {
+            return Some(
+                "`--recorded PATH` chooses one, `--project TEXT` only reads some sessions",
+            );
+        }
+        _ => {}
     }
     match error.downcast_ref::<BuildError>() {
         Some(BuildError::Store(error)) => return hint_of_store(error),

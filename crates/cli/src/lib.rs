@@ -12,6 +12,7 @@ mod append;
 mod archive;
 mod backup;
 mod begin;
+mod blame;
 #[cfg(feature = "browse")]
 mod browse;
 mod compact;
@@ -134,6 +135,7 @@ enum Command {
     #[command(visible_alias = "find")]
     Search(search::SearchArgs),
     Recall(recall::RecallArgs),
+    Blame(blame::BlameArgs),
     Diff(diff::DiffArgs),
     Fork(fork::ForkArgs),
     Expand(expand::ExpandArgs),
@@ -303,6 +305,7 @@ fn wants_pager(cli: &Cli) -> bool {
                 | Command::Receipts(_)
                 | Command::Search(_)
                 | Command::Recall(_)
+                | Command::Blame(_)
                 | Command::Diff(_)
                 | Command::Expand(_)
                 | Command::Sql(_)
@@ -329,6 +332,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Redo(args) => redo::run(app, args),
         Command::Search(args) => search::run(app, args),
         Command::Recall(args) => recall::run(app, args),
+        Command::Blame(args) => blame::run(app, args),
         Command::Diff(args) => diff::run(app, args),
         Command::Fork(args) => fork::run(app, args),
         Command::Expand(args) => expand::run(app, args),

@@ -47,6 +47,38 @@ pub fn transcript() -> String {
     lines.join("\n") + "\n"
 }
 
+/// Returns a transcript that writes a file and commits it.
+fn writing_transcript() -> String {
+    let write =
+        serde_json::json!({"file_path": "/repo/lamp.py", "content": "def on():\n    pass\n"});
+    let commit = serde_json::json!({"command": "git commit -am lamp"});
+    let calls = [
+        ("Write", write, "File created successfully"),
+        ("Bash", commit, "[main 1a2b3c4] Add a lamp\n 1 file changed"),
+    ];
+    let mut lines = vec![serde_json::json!({
+        "type": "user", "uuid": "u", "parentUuid": null, "sessionId": "lamp", "cwd": "/repo",
+        "timestamp": "2026-01-05T10:00:00.000Z", "message": {"role": "user", "content": "Write a lamp"}
+    })];
+    for (nth, (tool, input, result)) in calls.into_iter().enumerate() {
+        let parent = lines.last().unwrap()["uuid"].clone();
+        let (call, answer) = (format!("w{nth}"), format!("a{nth}"));
+        lines.push(serde_json::json!({
+            "type": "assistant", "uuid": answer, "parentUuid": parent, "sessionId": "lamp",
+            "timestamp": format!("2026-01-05T10:00:{:02}.000Z", nth * 2 + 1),
+            "message": {"role": "assistant", "model": "a-model", "id": format!("m{nth}"),
+                "content": [{"type": "tool_use", "id": call, "name": tool, "input": input}]}
+        }));
+        lines.push(serde_json::json!({
+            "type": "user", "uuid": format!("r{nth}"), "parentUuid": answer, "sessionId": "lamp",
+            "timestamp": format!("2026-01-05T10:00:{:02}.000Z", nth * 2 + 2),
+            "message": {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": call, "content": result}]}
+        }));
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
 /// Runs a command on a database. Returns its exit code and its output on both streams.
 pub fn command(folder: &Path, database: &str, args: &[&str]) -> (Option<i32>, String, String) {
     command_reading(folder, database, args, "")
@@ -278,6 +310,8 @@ fn every_command_says_the_same_on_both_backends() {
     };
     both.json(&["import", "pair.jsonl"]);
     both.json(&["import", "pair.jsonl"]);
+    std::fs::write(folder.path().join("lamp.jsonl"), writing_transcript()).unwrap();
+    both.json(&["import", "lamp.jsonl"]);
     // A block contains the time of its creation, which differs.
     for format in ["phi-core", "original"] {
         both.text(&["export", "pair", "--format", format]);
@@ -308,6 +342,8 @@ fn every_command_says_the_same_on_both_backends() {
         &["search", "parser"],
         &["search", "part_3"],
         &["recall", "part_3", "--max-tokens", "900"],
+        &["blame", "/repo/lamp.py"],
+        &["blame", "lamp.py:2"],
         &["index"],
         &["expand", "pair", "--loop", &leaf, "--turns", "0..1"],
         &["replay", "pair", "--instant"],

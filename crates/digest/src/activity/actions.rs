@@ -1,15 +1,17 @@
 //! Interprets a call by the shape of its arguments first, then by the words of the tool's name.
 
 mod fields;
+pub(super) mod texts;
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::log::CallPosition;
 use super::outcome::CallKind;
 use super::patch::{self, FileEffect};
 use super::plan::{self, PlanChange};
-use super::shell::{self, Runner};
+use super::shell::{self, GitUse, Runner};
 use super::tables::{arguments, tools};
 use fields::{is_path, of_fields};
 use loopstore_model::ToolCall;
@@ -35,6 +37,12 @@ pub(super) struct CallAction {
     pub(super) files: Vec<FileEffect>,
     /// The folder that relative paths refer to.
     pub(super) folder: Option<String>,
+    /// The folder that the call names as its own, without the folders that its command line changes to.
+    pub(super) workdir: Option<String>,
+    /// The calls of git whose output names a commit.
+    pub(super) git: GitUse,
+    /// The position of the call, for the log of ended calls.
+    pub(super) position: CallPosition,
     pub(super) plan: Option<PlanChange>,
     /// True if the call gives a task to a sub-agent.
     pub(super) delegates: bool,
@@ -163,8 +171,23 @@ pub(super) fn command(line: &str, folder: Option<&str>, editor: bool) -> CallAct
         edits_open_file: editor && first == "edit",
         files: read.files,
         folder: read.folder.or_else(|| folder.map(str::to_owned)),
+        workdir: folder.map(str::to_owned),
+        git: read.git,
         ..CallAction::default()
     }
+}
+
+/// Returns the command line of a call, unless its argument is the operation of an editor.
+fn own_command_line<'a>(
+    words: &[String],
+    fields: &'a Map<String, Value>,
+    path: Option<&str>,
+) -> Option<Cow<'a, str>> {
+    command_line(fields).filter(|line| {
+        let is_line = line.contains(' ') || !has_word(words, tools::WITH_OPERATIONS);
+        (is_shell(words) || is_line)
+            && !(path.is_some() && arguments::EDITOR_OPERATIONS.contains(&&**line))
+    })
 }
 
 fn text_of<'a>(fields: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str> {
@@ -174,11 +197,7 @@ fn text_of<'a>(fields: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a str>
 fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> CallAction {
     let has = |table: &[&str]| has_word(words, table);
     let path = path_of(fields).filter(|path| is_path(path));
-    if let Some(line) = command_line(fields).filter(|line| {
-        let is_line = line.contains(' ') || !has(tools::WITH_OPERATIONS);
-        (is_shell(words) || is_line)
-            && !(path.is_some() && arguments::EDITOR_OPERATIONS.contains(&&**line))
-    }) {
+    if let Some(line) = own_command_line(words, fields, path) {
         let folder = text_of(fields, arguments::COMMAND_FOLDERS);
         return command(
             &line,
@@ -236,6 +255,11 @@ fn of_arguments(name: &str, words: &[String], fields: &Map<String, Value>) -> Ca
         files,
         runs,
         folder: folder.map(str::to_owned),
+        workdir: folder.map(str::to_owned),
+        git: GitUse {
+            commits: has(tools::COMMITTING),
+            ..GitUse::default()
+        },
         plan,
         about,
         // Only a search that the provider runs has a `type`.

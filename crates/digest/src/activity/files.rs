@@ -226,7 +226,8 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn resolved(path: &str, folder: Option<&str>) -> String {
+/// Returns a normalised path within the folder that it is relative to.
+pub fn resolved(path: &str, folder: Option<&str>) -> String {
     match folder {
         Some(folder) if !path.starts_with(['/', '~']) && !path.contains(":/") => {
             normal(&format!("{folder}/{path}"))
@@ -236,7 +237,7 @@ fn resolved(path: &str, folder: Option<&str>) -> String {
 }
 
 /// Returns a path without `.`, `..` and doubled slashes.
-pub(super) fn normal(path: &str) -> String {
+pub fn normal(path: &str) -> String {
     let path = path.trim().strip_prefix("file://").unwrap_or(path.trim());
     let path = path.replace('\\', "/");
     let mut parts: Vec<&str> = Vec::new();

@@ -11,6 +11,7 @@ mod actions;
 mod effects;
 mod files;
 mod hits;
+mod log;
 #[doc(hidden)]
 pub mod noise;
 #[doc(hidden)]
@@ -22,7 +23,12 @@ mod shell;
 mod tables;
 mod work;
 
+pub use actions::texts::{FileChange, Hunk, HunkLine, Replacement, TextChange, message_changes};
 pub use effects::CallEffects;
+#[doc(hidden)]
+pub use files::{normal, resolved};
+pub use log::{CallEnd, CallPosition, EndedCall, GitCommit, GitCommitKind};
+pub use patch::FileOperation;
 pub use reader::Activity;
 pub use work::{
     AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, PendingCall, PlanItem,

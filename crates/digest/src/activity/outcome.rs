@@ -116,7 +116,7 @@ fn exit_line(code: Option<i64>) -> String {
 }
 
 /// Returns output and exit code of a result that is a JSON object with both.
-fn unwrap_json(text: &str) -> Option<(String, i64)> {
+pub(super) fn unwrap_json(text: &str) -> Option<(String, i64)> {
     let text = text.trim();
     if !text.starts_with('{') || !text.ends_with('}') || text.len() > 1 << 20 {
         return None;

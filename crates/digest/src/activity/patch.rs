@@ -1,19 +1,23 @@
 //! The effects of a patch on files, and the declarations that it changes.
 
-/// An operation on one file.
+/// An operation of a call on one file, as the arguments of the call say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum FileOperation {
+pub enum FileOperation {
     /// The tool creates a new file.
     Create,
     /// The tool writes the whole file, which may exist.
     Write,
     /// The file is created if it does not exist; else nothing happens.
     Touch,
+    /// A part of the file is changed.
     Edit,
+    /// The file is deleted.
     Delete,
     /// The uncommitted changes of the file are discarded.
     Revert,
+    /// The file is moved here from this path.
     MoveFrom(String),
+    /// The file is read.
     Read,
 }
 

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use super::actions::{self, CallAction};
 use super::files::FileIndex;
 use super::hits::files_found;
+use super::log::{CallEnd, CallLog, CallPosition, EndedCall};
 use super::outcome::{self, CallOutcome, outcome, refusal_words, refused};
 use super::plan::PlanChange;
 use super::shell;
@@ -48,6 +49,10 @@ pub struct Activity {
     /// The background runs by their id, each with the id of its call and its action.
     background: HashMap<String, (String, CallAction)>,
     folder: Option<String>,
+    /// The working folder that a harness named last.
+    cwd: Option<String>,
+    /// The ended calls, if they are logged.
+    log: Option<CallLog>,
     /// The file that an editor has open.
     open_file: Option<String>,
     /// A command in the text of an answer. The next message shows whether it was run.
@@ -98,6 +103,43 @@ impl Activity {
         &self.work
     }
 
+    /// Logs every call from now on; [`take_ended`](Self::take_ended) returns the calls that have ended.
+    pub fn log_calls(&mut self) {
+        self.log.get_or_insert_default();
+    }
+
+    /// Sets the position of the next message, by which the log names calls.
+    pub fn set_position(&mut self, message: u64) {
+        if let Some(log) = &mut self.log {
+            log.message = message;
+        }
+    }
+
+    /// Returns the logged calls that have ended since the last time, oldest first.
+    pub fn take_ended(&mut self) -> Vec<EndedCall> {
+        self.log
+            .as_mut()
+            .map(|log| std::mem::take(&mut log.ended))
+            .unwrap_or_default()
+    }
+
+    /// Returns the calls that have no result, by their positions.
+    pub fn unanswered(&self) -> Vec<EndedCall> {
+        let pending = self.pending.values().flatten();
+        let background = self.background.values().map(|(_, action)| action);
+        let open = pending.chain(background);
+        let mut calls: Vec<EndedCall> = open
+            .map(|action| self.ended_call(action, CallEnd::NoResult, ""))
+            .collect();
+        calls.sort_by_key(|call| call.position);
+        calls
+    }
+
+    fn ended_call(&self, action: &CallAction, end: CallEnd, text: &str) -> EndedCall {
+        let folder = self.folder.as_deref();
+        EndedCall::of(action, end, text, self.cwd.as_deref(), folder)
+    }
+
     /// True if the next result of a call is the report of a sub-agent.
     pub(crate) fn is_delegated(&self, call_id: &str) -> bool {
         let next = self.pending.get(call_id).and_then(VecDeque::front);
@@ -119,16 +161,19 @@ impl Activity {
         match message {
             Message::Assistant(answer) => {
                 self.written = None;
-                let mut calls = false;
+                let (mut calls, mut index) = (false, 0);
                 for block in &answer.content {
                     if let Content::ToolCall(call) = block {
                         calls = true;
-                        self.call(call, place);
+                        self.call(call, Some(index), place);
+                        index += 1;
                     }
                 }
                 let text = message.texts().last().filter(|_| !calls);
                 if let Some(line) = text.and_then(fenced) {
-                    self.written = Some((actions::command(line, None, true), place.clone()));
+                    let mut action = actions::command(line, None, true);
+                    action.position = self.position(None);
+                    self.written = Some((action, place.clone()));
                 }
             }
             Message::ToolResult(result) => {
@@ -195,13 +240,20 @@ impl Activity {
                 folder.filter(|folder| folder.starts_with('/') && !folder.contains('\n'))
             {
                 self.folder = Some(folder.to_owned());
+                self.cwd.clone_from(&self.folder);
                 return;
             }
         }
     }
 
-    fn call(&mut self, call: &ToolCall, place: &SourceTurn) {
-        let action = actions::read_call(call);
+    fn position(&self, call: Option<u32>) -> CallPosition {
+        let message = self.log.as_ref().map_or(0, |log| log.message);
+        CallPosition { message, call }
+    }
+
+    fn call(&mut self, call: &ToolCall, index: Option<u32>, place: &SourceTurn) {
+        let mut action = actions::read_call(call);
+        action.position = self.position(index);
         if action.is_hosted {
             return;
         }
@@ -333,6 +385,7 @@ impl Activity {
             if self.folder.is_none() {
                 self.folder.clone_from(&action.folder);
             }
+            self.log_ended(&action, CallEnd::Succeeded, text);
             let folder = action.folder.as_deref().or(self.folder.as_deref());
             let created = (!action.is_command)
                 .then(|| reports_created(text))
@@ -344,6 +397,9 @@ impl Activity {
             if let Some(change) = action.plan.take() {
                 self.plan(change, place);
             }
+        }
+        if failed {
+            self.log_ended(&action, CallEnd::Failed, text);
         }
         let line = match failed {
             true => Some(outcome.failure.clone().unwrap_or_else(|| {
@@ -360,6 +416,13 @@ impl Activity {
         };
         let result = outcome.result.clone().or_else(answered).or_else(found);
         self.record_call(action, line, outcome.refused, result, place);
+    }
+
+    fn log_ended(&mut self, action: &CallAction, end: CallEnd, text: &str) {
+        if self.log.is_some() {
+            let ended = self.ended_call(action, end, text);
+            self.log.get_or_insert_default().ended.push(ended);
+        }
     }
 
     fn plan(&mut self, change: PlanChange, place: &SourceTurn) {
@@ -415,7 +478,7 @@ fn answer(text: &str) -> Option<String> {
 }
 
 /// Returns the command of an answer that has exactly one fenced block, in the language of a shell.
-fn fenced(text: &str) -> Option<&str> {
+pub(super) fn fenced(text: &str) -> Option<&str> {
     let mut parts = text.split("```");
     let (_, block) = (parts.next()?, parts.next()?);
     parts.next()?;

@@ -3,6 +3,7 @@
 //! Paths that depend on a variable, a pattern or the output of another command are left out, not guessed.
 
 mod effects;
+mod texts;
 mod words;
 
 use std::borrow::Cow;
@@ -10,6 +11,7 @@ use std::borrow::Cow;
 use super::patch::{FileEffect, FileOperation};
 use super::tables::programs;
 use effects::{effects, redirected};
+pub(super) use texts::texts;
 use words::{Word, commands};
 
 /// The longest command line that is read, in bytes.
@@ -27,6 +29,16 @@ pub(super) struct CommandLine {
     pub(super) folder: Option<String>,
     /// True if the exit code is that of a viewer at the end of a pipe.
     pub(super) hides_exit: bool,
+    pub(super) git: GitUse,
+}
+
+/// The calls of git in a command line whose output names a commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct GitUse {
+    /// True if a call makes a commit (`git commit`, `git cherry-pick`).
+    pub(super) commits: bool,
+    /// True if a call prints the current commit (`git rev-parse HEAD`).
+    pub(super) prints_head: bool,
 }
 
 /// A program that builds, tests or runs something, and its targets.
@@ -37,6 +49,16 @@ pub(super) struct Runner {
     pub(super) targets: Vec<String>,
     /// The folder that it runs in, if that is known.
     pub(super) folder: Option<String>,
+}
+
+impl GitUse {
+    fn add(&mut self, arguments: &[Word]) {
+        let Some((command, rest)) = git_subcommand("git", arguments) else {
+            return;
+        };
+        self.commits |= programs::COMMITTING_GIT.contains(&&*command);
+        self.prints_head |= command == "git rev-parse" && rest.contains(&"HEAD");
+    }
 }
 
 impl Runner {
@@ -139,6 +161,9 @@ pub(super) fn read(line: &str, editor: bool) -> CommandLine {
         }
         let asks = |word: &Word| programs::ASKING_FLAGS.contains(&word.text.as_str());
         found.hides_exit |= command.is_piped_into && is_viewer(program);
+        if program == "git" {
+            found.git.add(arguments);
+        }
         let runs = !is_utility(program) || changes_a_repository(program, arguments);
         if !program.is_empty() && runs && !arguments.iter().any(asks) {
             found.runs = true;

@@ -21,6 +21,7 @@ const LINES: &[(&str, &str)] = &[
     ("repair", "repair work"),
     ("search", "search build"),
     ("recall", "recall build --max-tokens 500"),
+    ("blame", "blame lamp.txt"),
     ("diff", "diff work --from raw"),
     ("fork", "fork work --loop ask --turn 0"),
     ("expand", "expand work --loop ask --turns 0..1"),
@@ -148,6 +149,21 @@ const KEYS: &[(&str, &str, &str)] = &[
         "/parts/0",
         "session_id loop_id turn seqs text tokens hidden",
     ),
+    (
+        "blame",
+        "",
+        "file paths on_disk deleted lines ranges changes unfollowed unplaced_lines sessions",
+    ),
+    (
+        "blame",
+        "/ranges/0",
+        "from_line to_line attribution session_id loop_id turn time agent model prompt commit",
+    ),
+    (
+        "blame",
+        "/changes/0",
+        "session_id loop_id turn path action moved_from lines unfollowed",
+    ),
     ("diff", "", "from to tokens changes"),
     (
         "diff",
@@ -274,6 +290,13 @@ fn chat() -> String {
         );
         messages.push(serde_json::json!({"role": "tool", "tool_call_id": format!("c{turn}"), "content": "text 12345"}));
     }
+    let arguments = r#"{"path":"lamp.txt","content":"on\noff\n"}"#;
+    let call = serde_json::json!({"id": "w1", "type": "function",
+        "function": {"name": "write", "arguments": arguments}});
+    messages.push(
+        serde_json::json!({"role": "assistant", "content": "I write.", "tool_calls": [call]}),
+    );
+    messages.push(serde_json::json!({"role": "tool", "tool_call_id": "w1", "content": "ok"}));
     messages.push(serde_json::json!({"role": "assistant", "content": "Done."}));
     serde_json::json!({ "messages": messages }).to_string()
 }

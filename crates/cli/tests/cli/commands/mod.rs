@@ -5,6 +5,7 @@
 
 mod appending;
 mod archiving;
+mod blaming;
 mod blobs;
 mod coming_in;
 mod compacting;

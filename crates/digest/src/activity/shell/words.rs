@@ -25,6 +25,8 @@ pub(super) struct SimpleCommand {
     /// `>`, `a` for `>>`, or `<`, and the file.
     pub(super) redirects: Vec<(char, Word)>,
     pub(super) heredoc: Option<String>,
+    /// True if the shell passes the heredoc on as it is written.
+    pub(super) is_literal: bool,
     /// True for the first command after `;`, `||` or a line end: earlier commands do not decide the exit code.
     pub(super) begins_part: bool,
     /// True if the command reads the output of another.
@@ -47,8 +49,19 @@ struct Splitter<'a> {
     word: Option<Word>,
     /// The redirection whose file is the next word.
     redirect: Option<char>,
-    /// The heredocs that begin on the next line: index of the command, end mark, and whether tabs are stripped.
-    heredocs: Vec<(usize, String, bool)>,
+    /// The heredocs that begin on the next line.
+    heredocs: Vec<Heredoc>,
+}
+
+/// A heredoc whose body follows.
+struct Heredoc {
+    /// The index of its command.
+    command: usize,
+    end: String,
+    /// True if tabs at the beginning of lines are stripped.
+    is_indented: bool,
+    /// True if the shell replaces nothing in the body.
+    is_quoted: bool,
 }
 
 /// Splits a line into its commands.
@@ -247,6 +260,7 @@ impl<'a> Splitter<'a> {
                 .trim_start_matches('-')
                 .trim_start_matches([' ', '\t']);
             let quotes = ['\'', '"', '\\'];
+            let is_quoted = name.starts_with(quotes);
             let name = name.trim_start_matches(quotes);
             let end = name
                 .find(|c: char| !c.is_alphanumeric() && c != '_' && c != '-')
@@ -255,7 +269,12 @@ impl<'a> Splitter<'a> {
             let (name, at) = (name[..end].to_owned(), self.text.len() - behind.len());
             self.at = at;
             if !name.is_empty() {
-                self.heredocs.push((self.done.len(), name, is_indented));
+                self.heredocs.push(Heredoc {
+                    command: self.done.len(),
+                    end: name,
+                    is_indented,
+                    is_quoted,
+                });
             }
         } else if rest.starts_with(">&") || rest.starts_with("<&") {
             self.at += 2;
@@ -276,30 +295,35 @@ impl<'a> Splitter<'a> {
 
     /// Reads the bodies of the heredocs that the line began.
     fn bodies(&mut self) {
-        for (command, name, is_indented) in std::mem::take(&mut self.heredocs) {
+        for heredoc in std::mem::take(&mut self.heredocs) {
             let from = self.at;
             let mut to = self.text.len();
             let mut next = to;
             let mut at = from;
             for line in self.text[from..].split_inclusive('\n') {
                 let bare = line.trim_end_matches(['\n', '\r']);
-                let bare = if is_indented {
+                let bare = if heredoc.is_indented {
                     bare.trim_start_matches('\t')
                 } else {
                     bare
                 };
-                if bare == name {
+                if bare == heredoc.end {
                     (to, next) = (at, at + line.len());
                     break;
                 }
                 at += line.len();
             }
-            let body = Some(self.text[from..to].to_owned());
+            let body = self.text[from..to].to_owned();
+            let is_stripped =
+                heredoc.is_indented && body.lines().any(|line| line.starts_with('\t'));
+            let is_replaced = !heredoc.is_quoted && body.contains(['$', '`', '\\']);
             self.at = next;
-            match self.done.get_mut(command) {
-                Some(command) => command.heredoc = body,
-                None => self.current.heredoc = body,
-            }
+            let command = self
+                .done
+                .get_mut(heredoc.command)
+                .unwrap_or(&mut self.current);
+            command.is_literal = !is_stripped && !is_replaced;
+            command.heredoc = Some(body);
         }
     }
 

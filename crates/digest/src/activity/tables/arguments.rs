@@ -80,6 +80,28 @@ pub(in super::super) const NEW_TEXTS: &[&str] = &[
     "text_to_insert",
 ];
 
+/// True if an edit replaces every occurrence of its text.
+pub(in super::super) const ALL_OCCURRENCES: &[&str] = &[
+    "replace_all",
+    "replaceAll",
+    "replace-all",
+    "allow_multiple",
+    "all_occurrences",
+];
+
+/// The number of occurrences that an edit expects.
+pub(in super::super) const OCCURRENCES: &[&str] = &["expected_replacements", "count"];
+
+/// The line after which a text is inserted.
+pub(in super::super) const INSERT_LINES: &[&str] = &["insert_line", "insertLine"];
+
+/// The first and the last line of a range that an edit replaces.
+pub(in super::super) const EDITED_LINES: &[(&str, &str)] =
+    &[("start_line", "end_line"), ("startLine", "endLine")];
+
+/// Texts of which the tool leaves out unchanged parts, so that the text of the file is not known.
+pub(in super::super) const SKETCHES: &[&str] = &["code_edit", "new_source"];
+
 /// Lists of edits of one file.
 pub(in super::super) const EDIT_LISTS: &[&str] = &["edits", "replacements"];
 

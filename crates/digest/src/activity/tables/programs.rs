@@ -203,6 +203,10 @@ pub(in super::super) const GIT_PROGRAMS: &[&str] = &["git", "gh", "glab"];
 /// Flags of these programs that have an argument and come before the command.
 pub(in super::super) const GIT_FLAGS: &[&str] = &["-c", "-C", "-R"];
 
+/// Commands of git that make a commit and print its id.
+pub(in super::super) const COMMITTING_GIT: &[&str] =
+    &["git commit", "git cherry-pick", "git revert"];
+
 /// Commands of git with an effect beyond the files.
 pub(in super::super) const CHANGING_GIT: &[&str] = &[
     "commit",

@@ -76,6 +76,9 @@ pub(in super::super) const WRITING: &[&str] = &[
     "overwrite",
 ];
 
+/// Tools that make a commit.
+pub(in super::super) const COMMITTING: &[&str] = &["commit"];
+
 /// Tools that edit a file by an operation of their own.
 pub(in super::super) const PATCHING: &[&str] = &["edit", "patch"];
 
