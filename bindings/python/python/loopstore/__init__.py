@@ -47,12 +47,28 @@ from loopstore._errors import (
 )
 from loopstore._json import Form, Message, Messages
 from loopstore._loopstore import COUNTERS, __version__
-from loopstore._policy import Policy, Summarizer, SummaryAnswer, SummaryRequest
+from loopstore._policy import (
+    Approval,
+    Approve,
+    Policy,
+    Postpone,
+    Proposal,
+    ProposedBlock,
+    Refuse,
+    Rewrite,
+    Summarizer,
+    SummaryAnswer,
+    SummaryRequest,
+    Warn,
+    WindowWarning,
+)
 from loopstore._store import Appended, CallState, EditTarget, Prepared, Recall, Session, Store
 
 __all__ = [
     "COUNTERS",
     "Appended",
+    "Approval",
+    "Approve",
     "AsyncSession",
     "AsyncStore",
     "BudgetTooSmallError",
@@ -75,9 +91,14 @@ __all__ = [
     "NotFoundError",
     "OpenError",
     "Policy",
+    "Postpone",
     "Prepared",
+    "Proposal",
+    "ProposedBlock",
     "ReadOnlyError",
     "Recall",
+    "Refuse",
+    "Rewrite",
     "Session",
     "StorageError",
     "Store",
@@ -87,6 +108,8 @@ __all__ = [
     "TooLargeError",
     "UnconfirmedError",
     "UnsupportedError",
+    "Warn",
+    "WindowWarning",
     "__version__",
 ]
 
