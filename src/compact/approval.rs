@@ -5,7 +5,7 @@ use super::candidate::CompactionCandidate;
 use super::commit::PendingRun;
 use super::guard::guarded;
 use super::planner::CandidatePlanner;
-use crate::compaction::StrategyError;
+use crate::compaction::{CancelFlag, StrategyError};
 use crate::context::messages_with;
 use crate::model::{AgentMessage, LoopId, Message, SessionId, Size, Turns};
 use crate::store::{self, BlockKind, NewBlock, Section, StoreResult};
@@ -27,6 +27,9 @@ pub struct Proposal<'a> {
     pub after: Size,
     /// The blocks to be written, from the root to the leaf.
     pub blocks: Vec<ProposedBlock>,
+    /// The flag of the call. If it is set, nothing is committed, whatever the decision: a hook that waits for a person
+    /// returns then.
+    pub cancel: &'a CancelFlag,
     context: &'a dyn Fn() -> StoreResult<Vec<AgentMessage>>,
 }
 
@@ -103,11 +106,13 @@ pub(super) fn decide(
                 before: planner.snapshot.before,
                 after: candidate.after,
                 blocks: proposed(planner, &candidate)?,
+                cancel: &request.cancel,
                 context: &context,
             };
             // Another attempt would run without hooks: nothing is committed that a hook did not approve.
             guarded(|| hook.approve(&proposal)).unwrap_or_else(Approval::Postpone)
         };
+        planner.check_wanted()?;
         match approval {
             Approval::Commit => {}
             Approval::Refuse(reason) => return Ok(Decided::Refused(reason)),

@@ -6,7 +6,9 @@
 // First: the other modules refer to the JavaScript names of its classes.
 mod work;
 
+mod callback;
 mod checkpoints;
+mod hooks;
 mod policy;
 mod session;
 mod store;

@@ -47,7 +47,13 @@ struct Thrown<'a> {
 
 /// Returns the error that the TypeScript part converts to one of its classes.
 pub fn thrown(failure: CallError) -> Error {
-    let (class, text, fields) = failure.describe(build);
+    let request = match &failure {
+        CallError::Raised(_, error) => error.downcast_ref::<u32>().copied(),
+        _ => None,
+    };
+    let (class, text, mut fields) = failure.describe(build);
+    // TypeScript keeps the error of a function under the number of its request.
+    fields.extend(request.map(|request| ("raised_by", ErrorField::Number(request.into()))));
     let thrown = Thrown {
         class,
         text,

@@ -4,6 +4,7 @@ import { test } from "node:test";
 
 import {
   type Appended,
+  type Approval,
   type CompactReport,
   type Context,
   type Messages,
@@ -14,6 +15,7 @@ import {
   Session,
   Store,
   type StoreSearchOptions,
+  type WindowWarning,
 } from "loopstore";
 
 test("a program in TypeScript compiles, and does what its types say", async () => {
@@ -25,6 +27,13 @@ test("a program in TypeScript compiles, and does what its types say", async () =
       signal.throwIfAborted();
       return { text: `${prompt.length} of ${maxTokens}`, model: "stand-in" };
     },
+    approve: async ({ blocks, tokensAfter, signal }): Promise<Approval> => {
+      signal.throwIfAborted();
+      const at = blocks.findIndex(({ text }) => text !== null);
+      return tokensAfter > 5000 ? { refuse: "too large" } : { rewrite: { [at]: "A text." } };
+    },
+    warn: ({ percent }: WindowWarning) => console.error(`${percent} %`),
+    warnAt: 0.8,
   };
   await using store = await Store.inMemory({ policy });
   const chat: Session = store.session("chat", { policy: { window: 200_000 } });

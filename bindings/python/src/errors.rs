@@ -6,6 +6,13 @@ use pyo3::prelude::*;
 
 /// Returns the exception.
 pub fn raise(failure: CallError, py: Python<'_>) -> PyErr {
+    let failure = match failure {
+        CallError::Raised(text, error) => match error.downcast::<PyErr>() {
+            Ok(error) => return *error,
+            Err(other) => CallError::Raised(text, other),
+        },
+        failure => failure,
+    };
     let (class, text, fields) = failure.describe(build);
     let made = || -> PyResult<PyErr> {
         let class = py.import("loopstore._errors")?.getattr(class)?;

@@ -8,6 +8,7 @@ mod checkpoints;
 mod decode;
 mod errors;
 mod guard;
+mod hooks;
 mod options;
 mod session;
 mod store;

@@ -1,5 +1,6 @@
 //! The errors of a package: the class, the text and the fields for each error of loopstore.
 
+use std::any::Any;
 use std::error::Error as StdError;
 
 use loopstore::compact::BudgetUnit;
@@ -22,6 +23,8 @@ pub enum CallError {
     Feature(&'static str),
     /// An error of a drop-in: its class, and its text.
     Named(&'static str, String),
+    /// A function of the other language raised an error: its text, and the error itself.
+    Raised(String, Box<dyn Any + Send>),
     Closed,
     Forked,
     Panicked(String),
@@ -151,6 +154,8 @@ impl CallError {
                 ),
             ),
             Self::Named(class, text) => plain(class, text),
+            // A package raises the error itself.
+            Self::Raised(text, _) => plain("LoopstoreError", text),
             Self::Closed => plain("ClosedError", "the store is closed; open it again".into()),
             Self::Forked => plain(
                 "ForkedError",

@@ -11,6 +11,7 @@ pub mod edits;
 pub mod entries;
 pub mod errors;
 mod handle;
+pub mod hooks;
 pub mod item_changes;
 mod item_texts;
 pub mod items;

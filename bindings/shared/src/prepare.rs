@@ -4,6 +4,7 @@ use loopstore::{CancelFlag, CompactRequest, CompactTrigger, Policy, SessionHandl
 use serde_json::json;
 
 use crate::errors::CallError;
+use crate::hooks::with_hooks;
 use crate::messages;
 
 /// Returns the context of the next model call in a form, and a description of it, both as JSON.
@@ -17,7 +18,7 @@ pub fn prepare(
         true => CompactTrigger::Length,
         false => CompactTrigger::Policy,
     };
-    let prepared = session.prepare_by(trigger, cancel)?;
+    let prepared = with_hooks(&cancel.clone(), || Ok(session.prepare_by(trigger, cancel)?))?;
     let about = json!({
         "loop_id": prepared.context.leaf,
         "tokens": prepared.context.tokens,
@@ -54,5 +55,6 @@ pub fn compact(
         cancel,
         ..policy.request()
     };
-    Ok(serde_json::to_vec(&session.compact(&request)?)?)
+    let report = with_hooks(&request.cancel, || Ok(session.compact(&request)?))?;
+    Ok(serde_json::to_vec(&report)?)
 }

@@ -128,6 +128,24 @@ fn a_panic_in_an_approval_commits_nothing() {
 }
 
 #[test]
+fn a_call_that_is_cancelled_during_an_approval_commits_nothing() {
+    let store = SqliteStore::in_memory().unwrap();
+    let history = History::new(&store, "s");
+    work(&history, 0..12, 400);
+    let before = context(&history);
+    for approval in [Approval::Commit, Approval::Postpone("later".into())] {
+        let request = decided_by(move |proposal| {
+            proposal.cancel.cancel();
+            approval.clone()
+        });
+        let report = compact(&history, &request);
+        assert_eq!(report.outcome, CompactOutcome::Failed);
+        assert_eq!(report.error.as_deref(), Some("cancelled"));
+        assert_eq!(context(&history), before);
+    }
+}
+
+#[test]
 fn hooks_are_warned_from_the_named_share_until_the_trigger() {
     #[derive(Default)]
     struct Warned(Mutex<Vec<WindowWarning>>);

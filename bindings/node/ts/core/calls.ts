@@ -57,7 +57,8 @@ async function aborted<T>(work: (cancel: CancelFlag) => Promise<T>, signal: Abor
   try {
     return await work(cancel);
   } catch (error) {
-    throw signal.aborted && revived(error) instanceof AbortedBeforeStart ? signal.reason : error;
+    const own = revived(error);
+    throw signal.aborted && own instanceof AbortedBeforeStart ? signal.reason : own;
   } finally {
     signal.removeEventListener("abort", abort);
   }

@@ -169,11 +169,20 @@ interface Thrown {
   fields: Record<string, unknown>;
 }
 
+/** The errors of functions that the native part called, by the numbers of the requests, until they are thrown. */
+export const raised = new Map<number, unknown>();
+
 /** Converts an exception of the native part to an error of this package. */
 export function revived(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof LoopstoreError) return error;
   if (error.message.startsWith('{"class":')) {
     const thrown = JSON.parse(error.message) as Thrown;
+    const request = thrown.fields["raised_by"];
+    if (typeof request === "number" && raised.has(request)) {
+      const own = raised.get(request);
+      raised.delete(request);
+      return own;
+    }
     const made = new (CLASSES[thrown.class] ?? LoopstoreError)(thrown.text);
     for (const [name, value] of Object.entries(thrown.fields)) {
       Object.assign(made, { [name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase())]: value });

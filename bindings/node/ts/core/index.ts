@@ -53,7 +53,19 @@ export {
 } from "./errors.js";
 export type { Form, Json, Messages } from "./json.js";
 export type { Appended, KeyedAppend } from "./native.js";
-export type { ClearToolResults, Policy, Summarizer, SummaryAnswer, SummaryRequest } from "./policy.js";
+export type {
+  Approval,
+  Approve,
+  ClearToolResults,
+  Policy,
+  Proposal,
+  ProposedBlock,
+  Summarizer,
+  SummaryAnswer,
+  SummaryRequest,
+  Warn,
+  WindowWarning,
+} from "./policy.js";
 export type { SearchOptions } from "./search.js";
 export {
   type AppendOptions,

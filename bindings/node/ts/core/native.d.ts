@@ -118,10 +118,11 @@ export interface NativePart {
 /** The policy of compactions. */
 export declare class NativePolicy {
   /**
-   * Reads settings as JSON, the provider that contexts go to, and a function with its name that writes the
-   * summaries: it gets the number of a request and the request as JSON, and calls `answerSummary`.
+   * Reads settings as JSON, the provider that contexts go to, a function with its name that writes the summaries,
+   * and the hooks `approve` and `warn` with the fraction of the window from which `warn` is called. Each function
+   * gets the number of a request and the request as JSON, and calls `answerRequest`.
    */
-  constructor(settings: string, provider?: string | undefined | null, name?: string | undefined | null, summarizer?: ((request: number, json: string) => void) | undefined | null)
+  constructor(settings: string, provider?: string | undefined | null, name?: string | undefined | null, summarizer?: ((request: number, json: string) => void) | undefined | null, approve?: ((request: number, json: string) => void) | undefined | null, warn?: ((request: number, json: string) => void) | undefined | null, warnAt?: number | undefined | null)
 }
 
 /** A context, and its description, as JSON. */
@@ -247,7 +248,7 @@ export declare const VERSION: string
 export declare function allowsOtherCopies(): boolean
 
 /** Answers a request with JSON, or with an error. The answer to a request that has ended is dropped. */
-export declare function answerSummary(request: number, answer?: string | undefined | null, error?: string | undefined | null): void
+export declare function answerRequest(request: number, answer?: string | undefined | null, error?: string | undefined | null): void
 
 /** The names of the token counters of this build. */
 export declare function counters(): Array<string>

@@ -1,8 +1,8 @@
 /** The policy: when and how an agent's contexts are compacted. */
 
-import { InvalidInputError, guarded } from "./errors.js";
-import { checked, encode, encodeOptions } from "./json.js";
-import { NativePolicy, answerSummary } from "./native.js";
+import { InvalidInputError, guarded, raised } from "./errors.js";
+import { type Json, checked, decode, encode, encodeOptions } from "./json.js";
+import { NativePolicy, answerRequest } from "./native.js";
 
 /** The request to a summariser. */
 export interface SummaryRequest {
@@ -46,6 +46,73 @@ export interface ClearToolResults {
   /** The names of tools whose results are never cleared. */
   excludeTools?: string[] | undefined;
 }
+
+/** A block of a proposed compaction. */
+export interface ProposedBlock {
+  /** The loop. */
+  loopId: string;
+  /** The kind of the block. */
+  kind: "current" | "earlier" | "rollup";
+  /** The first and the last of the turns that the text replaces; `null` if the block only shortens turns. */
+  turns: [first: number, last: number] | null;
+  /** The text that replaces the turns; `null` if the block has none. */
+  text: string | null;
+}
+
+/** A compaction that is ready to be committed. */
+export interface Proposal {
+  /** The session. */
+  sessionId: string;
+  /** The loop in which the context ends. */
+  loopId: string;
+  /** The strategy of the texts. */
+  strategy: string;
+  /** The tokens of the context now. */
+  tokensBefore: number;
+  /** The tokens of the context with the blocks. */
+  tokensAfter: number;
+  /** The bytes of the context now. */
+  bytesBefore: number;
+  /** The bytes of the context with the blocks. */
+  bytesAfter: number;
+  /** The number of messages of the context now. */
+  messagesBefore: number;
+  /** The number of messages of the context with the blocks. */
+  messagesAfter: number;
+  /** The blocks to be written, from the root to the leaf. */
+  blocks: ProposedBlock[];
+  /** The messages that the next model call would have with the blocks, in loopstore's own form. */
+  messages: Json[];
+  /** Aborted if the call is aborted: nothing is committed then. */
+  signal: AbortSignal;
+}
+
+/**
+ * The decision about a proposal. `true` commits it. `false` and `refuse`, with a reason, do not: the same plan is not
+ * proposed again. `postpone` does not either, but the next compaction proposes it again. `rewrite` commits it with other
+ * texts, by the positions of their blocks in `Proposal.blocks`.
+ */
+export type Approval = boolean | { refuse: string } | { postpone: string } | { rewrite: Record<number, string> };
+
+/** Decides about a compaction before its commit: a function, or an async function. */
+export type Approve = (proposal: Proposal) => Approval | PromiseLike<Approval>;
+
+/** A context that comes near its compaction. */
+export interface WindowWarning {
+  /** The session. */
+  sessionId: string;
+  /** The tokens of the context and of the system prompt. */
+  tokens: number;
+  /** The window in tokens. */
+  window: number;
+  /** The used share of the window in percent. */
+  percent: number;
+  /** Aborted if the call is aborted. */
+  signal: AbortSignal;
+}
+
+/** Is called before a compaction comes near: a function, or an async function. */
+export type Warn = (warning: WindowWarning) => unknown;
 
 /**
  * When and how contexts are compacted: the window, the turns that are kept, and the strategy of the text.
@@ -102,6 +169,18 @@ export interface Policy {
   summarizer?: Summarizer | undefined;
   /** The name of the summariser in audit rows; by default the name of the function. */
   summarizerName?: string | undefined;
+  /**
+   * Decides about each compaction before its commit. If it throws an error, nothing is committed, and the promise of
+   * the call that compacts is rejected with that error.
+   */
+  approve?: Approve | undefined;
+  /**
+   * Called by each `prepare` that does not compact once the context has reached `warnAt` of the window. The call is
+   * rejected with an error of it.
+   */
+  warn?: Warn | undefined;
+  /** The fraction of the window, such as 0.8, from which `warn` is called. */
+  warnAt?: number | undefined;
 }
 
 /** The name of each setting in the native part. */
@@ -131,6 +210,9 @@ const KNOWN = [
   "provider",
   "summarizer",
   "summarizerName",
+  "approve",
+  "warn",
+  "warnAt",
 ] as const;
 
 /** The name of each setting of `clearToolResults` in the native part. */
@@ -154,17 +236,22 @@ function named<T extends object>(given: T, names: Partial<Record<keyof T, string
 export function native(given: Policy | undefined): NativePolicy {
   const policy = checked(given, KNOWN, "a policy");
   const settings = named(policy, SETTINGS);
-  const { summarizer, summarizerName, provider, clearToolResults } = policy;
+  const { summarizer, summarizerName, provider, approve, warn, warnAt, clearToolResults } = policy;
   if (clearToolResults !== undefined && clearToolResults !== null) {
     const known = Object.keys(CLEARING) as (keyof typeof CLEARING)[];
     settings["clear_tool_results"] = named(checked(clearToolResults, known, "clearToolResults"), CLEARING);
   }
-  if (summarizer !== undefined && typeof summarizer !== "function") {
-    throw new InvalidInputError(`the summarizer is a function, not ${typeof summarizer}`);
+  for (const [name, given] of Object.entries({ summarizer, approve, warn })) {
+    if (given !== undefined && typeof given !== "function") {
+      throw new InvalidInputError(`the ${name} is a function, not ${typeof given}`);
+    }
   }
   const name = summarizerName ?? (summarizer?.name || "javascript");
   const asking = summarizer && asks(summarizer);
-  return guarded(() => new NativePolicy(encodeOptions(settings), provider, name, asking));
+  const approving = approve && approves(approve);
+  const warning = warn && warns(warn);
+  const json = encodeOptions(settings);
+  return guarded(() => new NativePolicy(json, provider, name, asking, approving, warning, warnAt));
 }
 
 interface Asked {
@@ -176,10 +263,11 @@ interface Asked {
   timeout: number;
 }
 
+type Answering = (request: number, json: string) => void;
+
 /** Returns a function that calls a summariser, and passes its answer to the native part. */
-function asks(summarizer: Summarizer): (request: number, json: string) => void {
-  const asked = new Map<number, AbortController>();
-  const ask = async (json: string, signal: AbortSignal): Promise<string> => {
+function asks(summarizer: Summarizer): Answering {
+  return answering(async (json, signal) => {
     const given = JSON.parse(json) as Asked;
     const answer = await summarizer({
       system: given.system,
@@ -195,7 +283,65 @@ function asks(summarizer: Summarizer): (request: number, json: string) => void {
       throw new TypeError(`a summariser returns a string or an object, not ${typeof answer}`);
     }
     return encode(answer);
-  };
+  });
+}
+
+interface Proposed {
+  session_id: string;
+  loop_id: string;
+  strategy: string;
+  tokens_before: number;
+  tokens_after: number;
+  bytes_before: number;
+  bytes_after: number;
+  messages_before: number;
+  messages_after: number;
+  blocks: { loop_id: string; kind: ProposedBlock["kind"]; turns: [number, number] | null; text: string | null }[];
+  messages: Json[];
+}
+
+/** Returns a function that calls `approve`, and passes its decision to the native part. */
+function approves(approve: Approve): Answering {
+  return answering(async (json, signal) => {
+    const given: Proposed = decode(json);
+    const decided = await approve({
+      sessionId: given.session_id,
+      loopId: given.loop_id,
+      strategy: given.strategy,
+      tokensBefore: given.tokens_before,
+      tokensAfter: given.tokens_after,
+      bytesBefore: given.bytes_before,
+      bytesAfter: given.bytes_after,
+      messagesBefore: given.messages_before,
+      messagesAfter: given.messages_after,
+      blocks: given.blocks.map(({ loop_id: loopId, ...rest }) => ({ loopId, ...rest })),
+      messages: given.messages,
+      signal,
+    });
+    return encode(decided ?? null);
+  }, true);
+}
+
+/** Returns a function that calls `warn`. */
+function warns(warn: Warn): Answering {
+  return answering(async (json, signal) => {
+    const { session_id: sessionId, tokens, window, percent } = JSON.parse(json) as {
+      session_id: string;
+      tokens: number;
+      window: number;
+      percent: number;
+    };
+    await warn({ sessionId, tokens, window, percent, signal });
+    return "null";
+  }, true);
+}
+
+/**
+ * Returns a function that passes the answers of `ask` to the native part, and aborts `ask` if its answer is not wanted
+ * any more. If `keeps` is true, the error of `ask` is kept for the call that waits for the answer.
+ */
+function answering(ask: (json: string, signal: AbortSignal) => Promise<string>, keeps = false): Answering {
+  const asked = new Map<number, AbortController>();
   return (request, json) => {
     if (json === "") {
       asked.get(request)?.abort();
@@ -206,8 +352,11 @@ function asks(summarizer: Summarizer): (request: number, json: string) => void {
     asked.set(request, control);
     ask(json, control.signal)
       .then(
-        (answer) => answerSummary(request, answer),
-        (error: unknown) => answerSummary(request, undefined, String(error)),
+        (answer) => answerRequest(request, answer),
+        (error: unknown) => {
+          if (keeps && asked.has(request)) raised.set(request, error);
+          answerRequest(request, undefined, String(error));
+        },
       )
       .finally(() => asked.delete(request));
   };

@@ -47,12 +47,29 @@ from loopstore._errors import (
 )
 from loopstore._json import Form, Message, Messages
 from loopstore._loopstore import COUNTERS, __version__
-from loopstore._policy import ClearToolResults, Policy, Summarizer, SummaryAnswer, SummaryRequest
+from loopstore._policy import (
+    Approval,
+    Approve,
+    ClearToolResults,
+    Policy,
+    Postpone,
+    Proposal,
+    ProposedBlock,
+    Refuse,
+    Rewrite,
+    Summarizer,
+    SummaryAnswer,
+    SummaryRequest,
+    Warn,
+    WindowWarning,
+)
 from loopstore._store import Appended, CallState, EditTarget, Prepared, Recall, Session, Store
 
 __all__ = [
     "COUNTERS",
     "Appended",
+    "Approval",
+    "Approve",
     "AsyncSession",
     "AsyncStore",
     "BudgetTooSmallError",
@@ -76,9 +93,14 @@ __all__ = [
     "NotFoundError",
     "OpenError",
     "Policy",
+    "Postpone",
     "Prepared",
+    "Proposal",
+    "ProposedBlock",
     "ReadOnlyError",
     "Recall",
+    "Refuse",
+    "Rewrite",
     "Session",
     "StorageError",
     "Store",
@@ -88,6 +110,8 @@ __all__ = [
     "TooLargeError",
     "UnconfirmedError",
     "UnsupportedError",
+    "Warn",
+    "WindowWarning",
     "__version__",
 ]
 

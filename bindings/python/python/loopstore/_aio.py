@@ -128,7 +128,7 @@ class AsyncStore:
             await self.close()
 
     async def session(self, id: str, *, policy: Policy | None = None) -> AsyncSession:
-        """As `Store.session`; coroutines of the policy's summariser run on this event loop."""
+        """As `Store.session`; coroutines of the policy's functions run on this event loop."""
         given = native(policy, asyncio.get_running_loop()) if policy else None
         session = Session(self._store._native.session(id, given))
         return AsyncSession(session, self._workers)
@@ -459,7 +459,7 @@ class AsyncSession:
     async def compact(
         self, *, force: bool = False, dry_run: bool = False, policy: Policy | None = None
     ) -> Json:
-        """As `Session.compact`; coroutines of the policy's summariser run on this event loop."""
+        """As `Session.compact`; coroutines of the policy's functions run on this event loop."""
         given = native(policy, asyncio.get_running_loop()) if policy else None
         return await self._workers.cancellable(
             lambda cancel: self._session._compact(force, dry_run, given, cancel)

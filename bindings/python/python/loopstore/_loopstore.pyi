@@ -7,8 +7,15 @@ from typing import Any, final
 __version__: str
 COUNTERS: list[str]
 
-# Settings as JSON; a callable that writes summaries, and its name.
-_Policy = tuple[bytes, str | None, tuple[Callable[[dict[str, Any]], bytes], str] | None]
+# A callable that gets JSON and returns JSON.
+_Hook = Callable[[bytes, CancelFlag], bytes]
+# Settings as JSON; the provider; a callable that writes summaries, and its name; the hooks, and the share of a warning.
+_Policy = tuple[
+    bytes,
+    str | None,
+    tuple[Callable[[dict[str, Any]], bytes], str] | None,
+    tuple[_Hook | None, _Hook | None, float | None],
+]
 _Path = str | PathLike[str]
 # Loop, turns, sequences, tokens, new loops, true for a known key.
 _Appended = tuple[str, tuple[int, int], tuple[int, int], int, list[str], bool, list[str]]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from loopstore import _loopstore
-from loopstore._json import encode
+from loopstore._json import decode, encode
 
 
 class SummaryRequest(TypedDict):
@@ -56,7 +57,100 @@ class ClearToolResults(TypedDict, total=False):
     """The names of tools whose results are never cleared."""
 
 
-NativePolicy = tuple[bytes, str | None, tuple[Callable[[dict[str, Any]], bytes], str] | None]
+class ProposedBlock(TypedDict):
+    """A block of a proposed compaction."""
+
+    loop_id: str
+    """The loop."""
+    kind: str
+    """`current`, `earlier` or `rollup`."""
+    turns: list[int] | None
+    """The first and the last of the turns that the text replaces; `None` if the block only shortens turns."""
+    text: str | None
+    """The text that replaces the turns; `None` if the block has none."""
+
+
+class Proposal(TypedDict):
+    """A compaction that is ready to be committed."""
+
+    session_id: str
+    """The session."""
+    loop_id: str
+    """The loop in which the context ends."""
+    strategy: str
+    """The strategy of the texts."""
+    tokens_before: int
+    """Tokens of the context now."""
+    tokens_after: int
+    """Tokens of the context with the blocks."""
+    bytes_before: int
+    """Bytes of the context now."""
+    bytes_after: int
+    """Bytes of the context with the blocks."""
+    messages_before: int
+    """The number of messages of the context now."""
+    messages_after: int
+    """The number of messages of the context with the blocks."""
+    blocks: list[ProposedBlock]
+    """The blocks to be written, from the root to the leaf."""
+    messages: list[dict[str, Any]]
+    """The messages that the next model call would have with the blocks, in loopstore's own form."""
+
+
+class Refuse(TypedDict):
+    """The decision not to commit the blocks: the same plan is not proposed again."""
+
+    refuse: str
+    """The reason, which the run records."""
+
+
+class Postpone(TypedDict):
+    """The decision not to commit the blocks now: the next compaction proposes them again."""
+
+    postpone: str
+    """The reason, which the run records."""
+
+
+class Rewrite(TypedDict):
+    """The decision to commit the blocks with other texts."""
+
+    rewrite: Mapping[int, str]
+    """The new texts, by the positions of their blocks in `Proposal.blocks`."""
+
+
+Approval = bool | Refuse | Postpone | Rewrite
+"""The decision about a proposal: `True` commits it, and `False` refuses it."""
+
+Approve = Callable[[Proposal], Approval | Awaitable[Approval]]
+"""Decides about a compaction before its commit: a function, or a coroutine function."""
+
+
+class WindowWarning(TypedDict):
+    """A context that comes near its compaction."""
+
+    session_id: str
+    """The session."""
+    tokens: int
+    """Tokens of the context and of the system prompt."""
+    window: int
+    """The window in tokens."""
+    percent: int
+    """The used share of the window in percent."""
+
+
+Warn = Callable[[WindowWarning], object]
+"""Is called before a compaction comes near: a function, or a coroutine function."""
+
+NativeHook = Callable[[bytes, _loopstore.CancelFlag], bytes]
+NativePolicy = tuple[
+    bytes,
+    str | None,
+    tuple[Callable[[dict[str, Any]], bytes], str] | None,
+    tuple[NativeHook | None, NativeHook | None, float | None],
+]
+
+_LOOK = 0.05
+"""The interval in seconds in which a waiting hook checks its cancellation."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +207,14 @@ class Policy:
     """Writes the summaries; if it fails, the digest stands in, and the audit row says so."""
     summarizer_name: str | None = None
     """How the audit rows name the summariser; by default the name of the function."""
+    approve: Approve | None = None
+    """Decides about each compaction before its commit. If it raises an error, nothing is committed, and the call that
+    compacts raises that error."""
+    warn: Warn | None = None
+    """Called by each `prepare` that does not compact once the context has reached `warn_at` of the window. The call
+    raises an error of it."""
+    warn_at: float | None = None
+    """The fraction of the window, such as 0.8, from which `warn` is called."""
 
     def __post_init__(self) -> None:
         _loopstore.check_policy(native(self))
@@ -121,7 +223,7 @@ class Policy:
 def native(
     policy: Policy, loop: asyncio.AbstractEventLoop | None = None
 ) -> NativePolicy:
-    """Return the policy for the native part; coroutines of its summariser run on `loop`."""
+    """Return the policy for the native part; coroutines of its functions run on `loop`."""
     given = {
         "policy": policy.trigger,
         "policy_param": dict(policy.trigger_params),
@@ -143,10 +245,52 @@ def native(
         "clear_tool_results": policy.clear_tool_results,
     }
     settings = encode({key: value for key, value in given.items() if value is not None})
+    hooks = (_hook(policy.approve, loop), _hook(policy.warn, loop, answers=False), policy.warn_at)
     if policy.summarizer is None:
-        return settings, policy.provider, None
+        return settings, policy.provider, None, hooks
     name = policy.summarizer_name or str(getattr(policy.summarizer, "__name__", "python"))
-    return settings, policy.provider, (_asking(policy.summarizer, loop), name)
+    return settings, policy.provider, (_asking(policy.summarizer, loop), name), hooks
+
+
+def _hook(
+    function: Callable[[Any], Any] | None,
+    loop: asyncio.AbstractEventLoop | None,
+    *,
+    answers: bool = True,
+) -> NativeHook | None:
+    """Return a function that calls a hook of either kind from its own thread."""
+    if function is None:
+        return None
+    if not callable(function):
+        raise TypeError(f"a hook is a function, not {type(function).__name__}")
+
+    def call(given: bytes, cancel: _loopstore.CancelFlag) -> bytes:
+        answer = function(decode(given))
+        if inspect.isawaitable(answer):
+            answer = _awaited_until(answer, loop, cancel)
+        return encode(answer) if answers else b"null"
+
+    return call
+
+
+def _awaited_until(
+    answer: Awaitable[Any],
+    loop: asyncio.AbstractEventLoop | None,
+    cancel: _loopstore.CancelFlag,
+) -> Any:
+    """Wait for a coroutine for as long as its call is wanted: a person may need a day."""
+
+    async def result() -> Any:
+        return await answer
+
+    if loop is None or loop.is_closed():
+        return asyncio.run(result())
+    future = asyncio.run_coroutine_threadsafe(result(), loop)
+    while not wait([future], _LOOK).done:
+        if cancel.is_cancelled() or loop.is_closed():
+            future.cancel()
+            raise asyncio.CancelledError
+    return future.result()
 
 
 def _asking(

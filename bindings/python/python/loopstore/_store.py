@@ -688,6 +688,7 @@ class Session:
         Raises:
             BudgetTooSmallError: Not even the last turn fits.
             NeedsCompactionError: A required compaction failed or was vetoed.
+            Exception: The error of a hook of the policy.
         """
         return self._prepare(format, for_length, _loopstore.CancelFlag())
 
@@ -709,7 +710,7 @@ class Session:
         Args:
             force: True to ignore the trigger, and to plan as if no block were active.
             dry_run: True to only report the plan.
-            policy: The policy in place of the handle's; it may have a `summarizer`.
+            policy: The policy in place of the handle's; it may have a `summarizer` and an `approve`.
 
         Returns:
             The audit row: `run_id`, `outcome` (`committed`, `no_gain`, `not_needed`, `failed`, ...),
