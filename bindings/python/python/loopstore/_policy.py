@@ -46,6 +46,7 @@ Summarizer = Callable[
 ]
 """Writes a summary from a prompt: a function, or a coroutine function."""
 
+
 class ClearToolResults(TypedDict, total=False):
     """The tool results that a policy clears before anything is compacted."""
 
