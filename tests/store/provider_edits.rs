@@ -250,7 +250,7 @@ fn recorded(chat: &SessionHandle) -> Vec<Vec<String>> {
 }
 
 fn is_sound(chat: &SessionHandle) {
-    let found = verify(chat.store().database(), &[]).unwrap();
+    let found = verify(chat.store().database()).unwrap();
     assert_eq!(found.problems, []);
 }
 
@@ -453,7 +453,7 @@ fn pinned_messages_stay_and_are_named() {
     chat.append(answer(2, Some(("b", "read")), None)).unwrap();
     chat.append([Message::tool_result("b", "sun ".repeat(90))])
         .unwrap();
-    chat.pin(&EntryRef::new("loop-1", 2), None).unwrap();
+    chat.pin(PinRef::message("loop-1", 0, 2)).unwrap();
     let report =
         json!({"applied_edits": [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 2}]});
     let done = chat.append(answer(3, None, Some(report))).unwrap();

@@ -16,7 +16,7 @@ use crate::model::{
 use crate::overlay;
 use crate::provider::context_management::ContextManagement;
 use crate::store::active_blocks::PendingEdits;
-use crate::store::{LoopKey, LoopRow, RunRow, SessionRow, StoreResult, StoreWrite, codec};
+use crate::store::{LoopKey, LoopRow, Outcome, RunRow, SessionRow, StoreResult, StoreWrite, codec};
 use crate::tokens::TokenCounter;
 
 /// The longest name of a reporter, in characters.
@@ -48,6 +48,10 @@ pub struct ImportedEdits<'a> {
     pub started_at: &'a Time,
     /// The record of the transcript.
     pub record: &'a Json,
+    /// The texts that replaced results, by the ids of the calls; other results are cleared.
+    pub replaced: &'a [(String, String)],
+    /// True to write a run without edits if nothing can be edited, so that the next import finds the run.
+    pub keeps_attempt: bool,
 }
 
 /// The result of recording a report.
@@ -80,6 +84,14 @@ impl<'a> ReportedEdits<'a> {
             sends_cleared_thinking: None,
             import: None,
         }
+    }
+
+    /// Returns the text that replaced the result of a call.
+    pub(super) fn text_for(&self, call: &str) -> Option<&'a str> {
+        let mut texts = self.import?.replaced.iter();
+        texts
+            .find(|(id, _)| id == call)
+            .map(|(_, text)| text.as_str())
     }
 
     /// Returns the name of the reporter.
@@ -163,7 +175,8 @@ pub fn record_applied_edits(
             rows::make(&mut recorded, selection, (&owner, counter))?.rows,
         )
     };
-    if rows.is_empty() {
+    let is_kept = reported.import.is_some_and(|import| import.keeps_attempt);
+    if rows.is_empty() && !is_kept {
         return Ok(AppliedRun {
             run: None,
             notes: found.notes,
@@ -172,6 +185,10 @@ pub fn record_applied_edits(
     let before = ShownContext::load(write, (&owner, &leaf), None)?;
     let mut run = applied_run(write, (&owner, &leaf, counter.name()), reported, &found)?;
     (run.before, run.after) = (before.size, before.size);
+    if rows.is_empty() {
+        run.outcome = Outcome::NoGain;
+        run.error = Some("the context shows nothing of this to edit".into());
+    }
     overlay::begin_edits(write, &mut run, &rows)?;
     let pending = PendingEdits {
         run: &run,

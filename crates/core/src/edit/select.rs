@@ -50,7 +50,8 @@ impl ReportSelection {
         let mut found = Self::default();
         let resolved = found.resolve(sent, reported, setting);
         for tool_use in &resolved.tool_uses {
-            let is_new = found.clear_tool_use(recorded, sent, tool_use)?;
+            let text = reported.text_for(&tool_use.tool_call_id);
+            let is_new = found.clear_tool_use(recorded, sent, (tool_use, text))?;
             found.tool_uses += u64::from(is_new);
         }
         if is_safe(sent, &resolved.thinking, !leaf.status.is_ended()) {
@@ -105,12 +106,12 @@ impl ReportSelection {
         found
     }
 
-    /// Clears the result of a tool use; returns true if that is new.
+    /// Clears the result of a tool use, or shows a text in its place; returns true if that is new.
     fn clear_tool_use(
         &mut self,
         recorded: &mut ChainMessages<'_>,
         sent: &SentMessages,
-        found: &ResolvedToolUse,
+        (found, text): (&ResolvedToolUse, Option<&str>),
     ) -> StoreResult<bool> {
         let mut is_new = false;
         let mut results: Vec<usize> = found.result.iter().map(|block| block.message).collect();
@@ -124,7 +125,11 @@ impl ReportSelection {
             let numbers: Vec<Option<u32>> = numbers
                 .map(|block| sent.origins[at].as_ref()?.part(block.block))
                 .collect();
-            is_new |= self.add_parts(recorded, place, Form::Cleared, &|number, part| {
+            let form = match text {
+                Some(text) => Form::Replaced(text.to_owned()),
+                None => Form::Cleared,
+            };
+            is_new |= self.add_parts(recorded, place, form, &|number, part| {
                 is_text(part) && (is_whole || numbers.contains(&Some(number)))
             })?;
         }
@@ -220,8 +225,13 @@ impl ReportSelection {
         let parts = self.selection.messages.entry(place);
         let parts = parts.or_insert_with(|| MessageSelection::Parts(BTreeMap::new()));
         if let MessageSelection::Parts(parts) = parts {
-            for number in wanted {
-                parts.insert(number, (form.clone(), origin));
+            for (at, number) in wanted.into_iter().enumerate() {
+                // One text replaces all texts of a result.
+                let form = match &form {
+                    Form::Replaced(_) if at > 0 => Form::Removed,
+                    form => form.clone(),
+                };
+                parts.insert(number, (form, origin));
             }
         }
         Ok(true)
