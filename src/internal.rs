@@ -46,6 +46,10 @@ pub use crate::store::rollups::added_loops;
 pub use crate::store::session::{edit_loop, forget_parent_seq, run_owner, set_parent_seq};
 pub use crate::store::source::SourcePieces;
 pub use crate::store::values::{BoundValue, ToValue};
+pub use loopstore_core::edit::{
+    AppliedRun, ImportedEdits, ReportedEdits, by_reports, record_applied_edits, record_report,
+    unreadable_note,
+};
 
 /// Snapshots and transactions of a [`Database`](crate::Database).
 pub mod database {

@@ -1,15 +1,18 @@
 //! Appends under keys: many in one transaction, found again by their keys.
 
+use loopstore_core::edit::{by_reports, record_report, unreadable_note};
+
 use super::error::Result;
 use super::line::{LineEnd, begin_session};
 use super::same_append::ensure_same;
 use super::{SessionHandle, calls};
 use crate::compact::record_appended_compactions;
 use crate::model::redaction::append_key_marker;
-use crate::model::{AgentMessage, LoopId};
+use crate::model::{AgentMessage, AppliedEdits, LoopId};
 use crate::store::append::{Appended, append_in_turns};
 use crate::store::{
-    self, AppendKey, AppendKeyRange, LoopKey, SessionKey, StoreRead, StoreResult, StoreWrite,
+    self, AppendKey, AppendKeyRange, LoopKey, SessionKey, StoreError, StoreRead, StoreResult,
+    StoreWrite,
 };
 use crate::tokens::TokenCounter;
 
@@ -234,19 +237,52 @@ fn append_part(
     messages: Vec<AgentMessage>,
     counter: &dyn TokenCounter,
 ) -> StoreResult<(LoopKey, Appended)> {
-    let done = append_in_turns(write, at.session, at.leaf, messages, counter)?;
-    calls::finish(write, at.session, done.loop_key, &done.answered)?;
-    record_appended_compactions(write, counter, &done.compactions)?;
+    let mut done: Option<(LoopKey, Appended)> = None;
+    for part in by_reports(messages) {
+        let leaf = done.as_ref().map(|(leaf, _)| *leaf).or(at.leaf);
+        let at = LineEnd { leaf, ..at };
+        let (leaf, next) = append_reported(write, at, part, counter)?;
+        let all = match done.take() {
+            Some((_, before)) => before.followed_by(next),
+            None => next,
+        };
+        done = Some((leaf, all));
+    }
+    let (loop_key, appended) =
+        done.ok_or_else(|| StoreError::Invalid("an append returned no result".into()))?;
     if let Some(key) = key {
         let row = AppendKey {
             name: key.to_owned(),
-            loop_key: done.loop_key,
-            seqs: done.appended.seqs.clone(),
-            turns: done.appended.turns.clone(),
-            tokens: done.appended.tokens,
+            loop_key,
+            seqs: appended.seqs.clone(),
+            turns: appended.turns.clone(),
+            tokens: appended.tokens,
         };
         write.insert_append_key(at.session, &row)?;
     }
+    Ok((loop_key, appended))
+}
+
+/// Appends an answer with the messages after it, and before the answer the run of the edits that it reports.
+fn append_reported(
+    write: &mut dyn StoreWrite,
+    at: LineEnd,
+    (report, messages): (Option<AppliedEdits>, Vec<AgentMessage>),
+    counter: &dyn TokenCounter,
+) -> StoreResult<(LoopKey, Appended)> {
+    let mut notes: Vec<String> = messages.iter().filter_map(unreadable_note).collect();
+    if let (Some(report), Some(answer)) = (&report, messages.first()) {
+        notes.extend(record_report(
+            write,
+            at.leaf,
+            (answer, report, None),
+            counter,
+        )?);
+    }
+    let mut done = append_in_turns(write, at.session, at.leaf, messages, counter)?;
+    calls::finish(write, at.session, done.loop_key, &done.answered)?;
+    record_appended_compactions(write, counter, &done.compactions)?;
+    done.appended.notes.extend(notes);
     Ok((done.loop_key, done.appended))
 }
 

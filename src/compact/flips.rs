@@ -119,7 +119,7 @@ fn flip(
             live_run(write, leaf.key, named)?
         };
         // A compaction that only its provider can read changes only the contexts for that provider.
-        let provider = SealingProvider::of_strategy(&run.strategy);
+        let provider = run.sealed_by();
         let tokens_before = context_tokens(write, &leaf, provider)?;
         // Edits of other runs may have come between that leave no valid context with this one.
         let faults = match run.is_edit() {

@@ -223,7 +223,7 @@ fn live_provider_runs(
 ) -> StoreResult<Vec<(RunRow, bool)>> {
     let mut found = Vec::new();
     ActiveBlocks::new(read, leaf, ChainView::default()).runs(&mut |walk, run| {
-        let by = SealingProvider::of_strategy(&run.strategy);
+        let by = run.sealed_by();
         let is_wanted = by.is_some() && (provider.is_none() || by == provider);
         if is_wanted && walk.is_live(run.key)? {
             let mut has = true;

@@ -23,6 +23,7 @@ mod migrations;
 mod model;
 mod parts;
 mod pins;
+mod provider_edits;
 mod recalling;
 mod recount;
 mod removal;

@@ -80,6 +80,31 @@ test("a context as bytes is the JSON of the context", async (t) => {
   assert.deepEqual(JSON.parse(bytes.toString()), await chat.context({ format: "anthropic" }));
 });
 
+test("what Anthropic reports as cleared is a marker from that call on", async (t) => {
+  const store = await own(t, Store.inMemory());
+  const chat = store.session("chat");
+  const anthropic = { format: "anthropic" };
+  const answer = (edit) => ({
+    role: "assistant",
+    content: [{ type: "text", text: "It will." }],
+    context_management: { applied_edits: [edit] },
+  });
+  const call = { type: "tool_use", id: "c1", name: "forecast", input: {} };
+  const result = { type: "tool_result", tool_use_id: "c1", content: "rain ".repeat(200) };
+  await chat.append({ role: "user", content: "Will it rain?" }, anthropic);
+  await chat.append({ role: "assistant", content: [call] }, anthropic);
+  await chat.append({ role: "user", content: [result] }, anthropic);
+  const before = (await chat.context()).messages;
+  const cleared = { type: "clear_tool_uses_20250919", cleared_tool_uses: 1, cleared_input_tokens: 250 };
+  assert.deepEqual((await chat.append(answer(cleared), anthropic)).notes, []);
+  assert.match((await chat.context()).messages[2].content[0].text, /^\[cleared: 1,000 bytes/);
+  const { notes } = await chat.append(answer({ type: "clear_images_2027" }), anthropic);
+  assert.equal(notes.length, 1);
+  assert.match(notes[0], /clear_images_2027/);
+  await chat.undo();
+  assert.deepEqual((await chat.context()).messages.slice(0, 3), before);
+});
+
 test("an append that is tried again with its key is made once", async (t) => {
   const store = await own(t, Store.inMemory());
   const chat = store.session("chat");

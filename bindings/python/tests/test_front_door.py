@@ -150,6 +150,28 @@ def test_old_tool_results_are_cleared_before_anything_is_compacted(store: Store)
     assert report["outcome"] == "committed"
 
 
+def test_what_anthropic_reports_as_cleared_is_a_marker_from_that_call_on(chat: Session) -> None:
+    call = {"type": "tool_use", "id": "c1", "name": "forecast", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "rain " * 200}
+    cleared = {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 1, "cleared_input_tokens": 250}
+
+    def answer(edit: dict[str, object]) -> dict[str, object]:
+        text = {"type": "text", "text": "It will."}
+        return {"role": "assistant", "content": [text], "context_management": {"applied_edits": [edit]}}
+
+    chat.append({"role": "user", "content": "Will it rain?"}, format="anthropic")
+    chat.append({"role": "assistant", "content": [call]}, format="anthropic")
+    chat.append({"role": "user", "content": [result]}, format="anthropic")
+    before = chat.context()["messages"]
+    assert chat.append(answer(cleared), format="anthropic").notes == []
+    assert chat.context()["messages"][2]["content"][0]["text"].startswith("[cleared: 1,000 bytes")
+    assert [run["strategy"] for run in chat.history()] == ["provider:anthropic"]
+    notes = chat.append(answer({"type": "clear_images_2027"}), format="anthropic").notes
+    assert len(notes) == 1 and "clear_images_2027" in notes[0]
+    chat.undo()
+    assert chat.context()["messages"][:3] == before
+
+
 def test_a_dry_run_changes_nothing(chat: Session) -> None:
     talk(chat)
     before = chat.context()

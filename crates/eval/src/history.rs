@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use loopstore::SealingProvider;
 use loopstore::compaction::LoopMessage;
 use loopstore::extend::active_blocks::{ChainView, chain};
 use loopstore::extend::compaction::DigestInput;
@@ -212,7 +211,7 @@ pub fn readable_runs(store: &dyn SessionStore, session: &SessionId) -> StoreResu
         let owner = session_of(read, session)?;
         let mut runs = Vec::new();
         read.runs(owner.key, &mut |run| {
-            let is_sealed = SealingProvider::of_strategy(&run.strategy).is_some();
+            let is_sealed = run.sealed_by().is_some();
             if run.outcome == Outcome::Committed && !is_sealed {
                 runs.push(run.run_id);
             }

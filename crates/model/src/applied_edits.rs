@@ -28,6 +28,8 @@ json_object! {
         must strategy: String = "strategy",
         /// The edits in the order of the report.
         list edits: Vec<AppliedEdit> = "edits",
+        /// The setting of the request, as the provider defines it, if it is known.
+        maybe setting: Json = "setting",
     }
 }
 
@@ -70,8 +72,16 @@ impl AppliedEdits {
         Self {
             strategy: strategy.into(),
             edits,
+            setting: None,
             extra: Extra::default(),
         }
+    }
+
+    /// Sets the setting of the request, for instance the field `context_management` of a request to Anthropic.
+    #[must_use]
+    pub fn with_setting(mut self, setting: Json) -> Self {
+        self.setting = Some(setting);
+        self
     }
 
     /// True if nothing was reported.
@@ -178,6 +188,24 @@ impl AgentMessage {
         report.read().ok()
     }
 
+    /// True if the message is an answer with a report that cannot be read.
+    #[doc(hidden)]
+    pub fn has_unreadable_edits(&self) -> bool {
+        let Self::Llm(message) = self else {
+            return false;
+        };
+        if !matches!(message.message, Message::Assistant(_)) {
+            return false;
+        }
+        // The field of an answer of Anthropic, which stays among the unknown fields if it is no report.
+        let source = message.extra.get("source");
+        let source = source.and_then(|source| source.read::<UnreadReport>().ok());
+        let is_unread = source.and_then(|source| source.context_management);
+        let own = message.extra.get(APPLIED_EDITS);
+        is_unread.is_some_and(|value| !value.is_null())
+            || own.is_some_and(|own| own.read::<AppliedEdits>().is_err())
+    }
+
     /// Sets the report of the edits that were applied to the context of the message, an answer.
     ///
     /// # Errors
@@ -187,6 +215,12 @@ impl AgentMessage {
         self.extra_mut().insert(APPLIED_EDITS, report);
         Ok(())
     }
+}
+
+/// The unknown fields of an answer, as far as they concern a report.
+#[derive(Deserialize)]
+struct UnreadReport {
+    context_management: Option<Json>,
 }
 
 #[cfg(test)]
@@ -242,6 +276,7 @@ mod tests {
             let text = answer(report);
             let message: AgentMessage = serde_json::from_str(&text).unwrap();
             assert_eq!(message.applied_edits(), None, "{report}");
+            assert!(message.has_unreadable_edits(), "{report}");
             assert_eq!(serde_json::to_string(&message).unwrap(), text);
         }
         let prompt = r#"{"role":"user","content":[],"appliedEdits":{"strategy":"a","edits":[]}}"#;

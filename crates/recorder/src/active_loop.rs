@@ -6,6 +6,7 @@ use loopstore::extend::{Lease, LoopKey, SessionKey};
 use loopstore::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, Message, Role, SessionId, Time, Turn, TurnId,
 };
+use loopstore::provider::context_management::ContextManagement;
 
 use crate::OpenTurnState;
 use crate::error::{RecordError, RecordResult};
@@ -37,6 +38,8 @@ pub(crate) struct ActiveLoop {
     /// Events that are not written.
     pub events: Vec<AgentEvent>,
     pub rejection: Option<Json>,
+    /// The setting of the last request that was recorded with its payload.
+    pub context_management: Option<ContextManagement>,
 }
 
 /// A turn that has begun.
@@ -141,6 +144,7 @@ impl ActiveLoop {
             children: Vec::new(),
             events: Vec::new(),
             rejection: None,
+            context_management: None,
         }
     }
 
@@ -237,6 +241,17 @@ impl ActiveLoop {
             Role::ToolResult | Role::Extension => false,
         };
         Some(current + i64::from(begins_another))
+    }
+
+    /// Takes the setting from the payload of a request, which says what the provider may clear before the answer.
+    pub fn note_request(&mut self, request: &TurnRequest) {
+        #[derive(serde::Deserialize)]
+        struct Payload {
+            context_management: Option<ContextManagement>,
+        }
+        let payload = request.request_payload.as_ref();
+        let payload = payload.and_then(|payload| payload.read::<Payload>().ok());
+        self.context_management = payload.and_then(|payload| payload.context_management);
     }
 
     /// Checks that an event that names a turn names the open one.

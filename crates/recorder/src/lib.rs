@@ -347,6 +347,7 @@ impl<'a> SessionRecorder<'a> {
             AgentEvent::TurnStart(start) => active.begin_turn(start)?,
             AgentEvent::TurnRequest(request) => {
                 active.check_turn(name, request.turn_index.as_ref().map(|index| index.get()))?;
+                active.note_request(request);
             }
             AgentEvent::MessageStart(start) => active.begin_message(&start.message)?,
             AgentEvent::MessageUpdate(update) => active.update_message(update)?,

@@ -6,7 +6,8 @@ use loopstore::extend::{
     Note, StoreError, StoreResult, StoreWrite, append::AppendedMessages, lease,
 };
 use loopstore::internal::{
-    append_leased, edit_loop, record_appended_compactions, set_status_leased, to_json,
+    append_leased, by_reports, edit_loop, record_appended_compactions, record_report,
+    set_status_leased, to_json, unreadable_note,
 };
 use loopstore::model::{
     AgentMessage, ChildLoopRef, Extra, Json, LoopId, LoopRecord, LoopStatus, Message,
@@ -201,11 +202,9 @@ impl TurnWrite<'_> {
         now: i64,
         counter: &dyn TokenCounter,
     ) -> StoreResult<RecordedWrite> {
-        let new = self.messages.iter().cloned().map(Into::into).collect();
-        let appended = append_leased(write, (&active.lease, now), new, counter)?;
+        let appended = append(write, active, (&self.messages, now), counter)?;
         let messages: Vec<_> = appended.seqs.clone().zip(self.messages).collect();
         calls::finish(write, active, &messages)?;
-        record_appended_compactions(write, counter, &appended.compactions)?;
         let stored: Vec<_> = active.current.messages.iter().chain(&messages).collect();
         let mut known = StoredMessages::stored(&messages)?;
         known.extend(StoredMessages::named(self.named.into_iter(), &stored)?);
@@ -217,6 +216,37 @@ impl TurnWrite<'_> {
             known,
         })
     }
+}
+
+/// Appends messages, and before each answer with a report of cleared content the run of its edits.
+fn append(
+    write: &mut dyn StoreWrite,
+    active: &ActiveLoop,
+    (messages, now): (&[AgentMessage], i64),
+    counter: &dyn TokenCounter,
+) -> StoreResult<AppendedMessages> {
+    let mut all: Option<AppendedMessages> = None;
+    for (report, part) in by_reports(messages.to_vec()) {
+        let mut notes: Vec<String> = part.iter().filter_map(unreadable_note).collect();
+        if let (Some(report), Some(answer)) = (&report, part.first()) {
+            let answer = (answer, report, active.context_management.as_ref());
+            notes.extend(record_report(
+                write,
+                Some(active.loop_key),
+                answer,
+                counter,
+            )?);
+        }
+        let new = part.into_iter().map(Into::into).collect();
+        let mut next = append_leased(write, (&active.lease, now), new, counter)?;
+        record_appended_compactions(write, counter, &next.compactions)?;
+        next.notes.append(&mut notes);
+        all = Some(match all.take() {
+            Some(before) => before.followed_by(next),
+            None => next,
+        });
+    }
+    all.ok_or_else(|| StoreError::Invalid("an append returned no result".into()))
 }
 
 /// Writes the buffered events, and the sub-agents that they name.

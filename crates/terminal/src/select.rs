@@ -5,7 +5,8 @@ use std::fmt;
 use loopstore::context::AsOf;
 use loopstore::extend::sqlite::Record;
 use loopstore::extend::{
-    self as store, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult, lookup,
+    self as store, EDIT_TRIGGER, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult,
+    lookup,
 };
 use loopstore::{Database, LoopId, SealingProvider, SessionId, Time};
 
@@ -19,9 +20,11 @@ pub fn provider(given: &str) -> Result<SealingProvider, String> {
     found.ok_or_else(|| "one of: openai, anthropic".to_owned())
 }
 
-/// Returns the provider that made the run, if only this provider can read the compaction.
+/// Returns the provider that made the run, if only this provider can read the compaction. The edits that a provider
+/// applied are no compaction.
 pub fn sealed_by(run: &Record) -> Option<SealingProvider> {
-    SealingProvider::of_strategy(&run.text("strategy")?)
+    let is_edit = run.text("trigger").as_deref() == Some(EDIT_TRIGGER);
+    SealingProvider::of_strategy(&run.text("strategy")?).filter(|_| !is_edit)
 }
 
 /// An id that matches no item or several items.

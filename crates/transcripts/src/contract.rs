@@ -73,12 +73,13 @@ pub enum FoundEffect {
         /// The number of messages of this turn before the first kept message.
         dropped: u32,
     },
-    /// The results of these tool calls were replaced by a placeholder; all other content stayed.
-    ClearedResults {
+    /// The results of these tool calls were cleared or replaced; all other content stayed. This becomes a run of edits.
+    EditedResults {
         /// Ids of the calls.
         tool_call_ids: Vec<String>,
-        /// The text that replaces each result.
-        placeholder: String,
+        /// The texts that replaced results, as the transcript has them, each with the id of its call. Other results are
+        /// cleared.
+        replaced: Vec<(String, String)>,
     },
     /// The tool's own block for exactly this loop (phi-core's `compaction_block`).
     Block(Box<loopstore::model::CompactionBlock>),

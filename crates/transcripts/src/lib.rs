@@ -39,6 +39,7 @@ mod contract;
 mod copilot;
 mod decode;
 mod detect;
+mod edits;
 mod extension;
 mod fields;
 mod files;

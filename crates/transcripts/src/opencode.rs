@@ -397,9 +397,9 @@ impl Export<'_> {
         };
         self.transcript.at(Time::from_millis(first.at));
         let record = cleared::record(&results);
-        let effect = FoundEffect::ClearedResults {
+        let effect = FoundEffect::EditedResults {
             tool_call_ids: results.into_iter().map(|result| result.call).collect(),
-            placeholder: words::PLACEHOLDER.to_owned(),
+            replaced: Vec::new(),
         };
         self.transcript.compaction(TOOL, effect, record)
     }

@@ -3,7 +3,7 @@
 use loopstore::extend::StoreResult;
 use loopstore::extend::append::NewMessage;
 use loopstore::internal::EncodedMessage;
-use loopstore::model::{AgentMessage, Author, Message, Role};
+use loopstore::model::{AgentMessage, AppliedEdits, Author, Message, Role};
 use loopstore::tokens::TokenCounter;
 
 use super::matching::RecordDigest;
@@ -53,6 +53,26 @@ impl PendingMessage {
         match self {
             Self::Plain(message) => message.message().and_then(Message::timestamp),
             Self::Encoded(message) => message.created_at(),
+        }
+    }
+
+    /// Returns the report of cleared content of an answer, and the id of its response, as JSON.
+    pub(super) fn applied_edits(&self) -> Option<(AppliedEdits, Option<String>)> {
+        match self {
+            Self::Plain(message) => {
+                let report = message
+                    .applied_edits()
+                    .filter(|report| !report.is_empty())?;
+                let response = match &**message {
+                    AgentMessage::Llm(answer) => answer.response().map(str::to_owned),
+                    AgentMessage::Extension(_) => None,
+                };
+                Some((report, response))
+            }
+            Self::Encoded(message) => {
+                let (report, response) = message.applied_edits()?;
+                Some((report.clone(), response.map(str::to_owned)))
+            }
         }
     }
 

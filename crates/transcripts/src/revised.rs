@@ -11,6 +11,7 @@ use loopstore_model::extension_kinds;
 
 use super::identity::{Fate, newest_loop};
 use super::matching::{RecordDigest, is_revised};
+use super::pending::PendingMessage;
 use super::writer::StoreSink;
 
 impl StoreSink<'_> {
@@ -27,6 +28,9 @@ impl StoreSink<'_> {
         let (Some(key), Some(seq)) = (self.loop_key(at, loop_id), fate.seq()) else {
             return Ok(());
         };
+        if self.mask(at, (loop_id, key, seq), &message)? {
+            return Ok(());
+        }
         let may_replace = matches!(
             fate,
             Fate::Later {
@@ -164,6 +168,9 @@ impl StoreSink<'_> {
             Ok(ControlFlow::Continue(()))
         })?;
         self.report.added_messages += u64::from(message.role() != Role::Extension);
+        let message = PendingMessage::from(message);
+        let (edits, created_at) = (message.applied_edits(), message.created_at());
+        let message = message.into_message()?;
         turn.push(NewMessage {
             message,
             origin: Some(origin),
@@ -172,6 +179,13 @@ impl StoreSink<'_> {
         let key = state.key;
         self.sessions[at].is_changed = true;
         self.reopen(key)?;
+        if let Some((report, response)) = edits {
+            self.record_report(
+                at,
+                (loop_id, key),
+                (&report, response.as_deref(), created_at),
+            )?;
+        }
         let appended =
             append::replace_turn(self.write, key, turn, self.counter, None, self.last_turn)?;
         let sealed = record_appended_compactions(self.write, self.counter, &appended.compactions)?;

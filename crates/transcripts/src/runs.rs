@@ -145,13 +145,8 @@ fn made(compaction: &ImportedCompaction<'_>, found: &FoundCompaction) -> StoreRe
                 "no message stands before the first one that was kept",
             )
         }
-        FoundEffect::ClearedResults {
-            tool_call_ids,
-            placeholder,
-        } => {
-            let blocks = compaction.cleared(tool_call_ids, placeholder)?;
-            (blocks, "the context shows no result of these calls")
-        }
+        // Written by `write_edits`.
+        FoundEffect::EditedResults { .. } => (Vec::new(), "edits have no blocks"),
         FoundEffect::Block(block) => return foreign_block(compaction, found, block),
     };
     let is_empty = blocks.is_empty();

@@ -83,9 +83,11 @@ impl Secrets {
                     **message = new;
                 }
             }
-            FoundEffect::ClearedResults { placeholder, .. } => {
-                if let Some(new) = self.redactor.text(placeholder) {
-                    *placeholder = new;
+            FoundEffect::EditedResults { replaced, .. } => {
+                for (_, text) in replaced {
+                    if let Some(new) = self.redactor.text(text) {
+                        *text = new;
+                    }
                 }
             }
             FoundEffect::Block(block) => {

@@ -18,7 +18,7 @@ use super::pipeline::{EncodedSink, Encoder, SkipEncoding};
 use super::report::{CompletedCall, ImportReport};
 use super::secrets::{HeldMessage, MessageTurn, Secrets};
 use super::state::{ImportedSession, RecordKey};
-use super::{FoundCompaction, Identity, ImportError, Origin, SessionHead, Sink};
+use super::{FoundCompaction, FoundEffect, Identity, ImportError, Origin, SessionHead, Sink};
 
 /// A batch is written when it has this many messages …
 const MAX_BATCH_MESSAGES: usize = 256;
@@ -397,6 +397,14 @@ impl<'a> StoreSink<'a> {
         let Some(key) = self.loop_key(at, loop_id) else {
             return Ok(());
         };
+        if let Some((report, response)) = message.applied_edits() {
+            self.flush_batch()?;
+            self.record_report(
+                at,
+                (loop_id, key),
+                (&report, response.as_deref(), message.created_at()),
+            )?;
+        }
         self.sessions[at].appended(&message);
         if self
             .batch
@@ -497,6 +505,9 @@ impl<'a> StoreSink<'a> {
             self.write.update_loop(&row)?;
         }
         let run = super::runs::ImportedRun { loop_key, run_id };
+        if let FoundEffect::EditedResults { .. } = &compaction.effect {
+            return Ok(self.write_edits(&run, &compaction)?);
+        }
         let ended = run.write(self.write, self.counter, compaction)?;
         self.report.compactions.push(ended);
         Ok(())

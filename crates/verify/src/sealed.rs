@@ -21,7 +21,7 @@ pub(super) fn check(
     place: &str,
     run: &RunRow,
 ) -> StoreResult<()> {
-    let Some(provider) = SealingProvider::of_strategy(&run.strategy) else {
+    let Some(provider) = run.sealed_by() else {
         return Ok(());
     };
     let recorded = SealedRecord::of(run).map(|record| (record.loop_id, record.seq, provider));

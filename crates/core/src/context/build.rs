@@ -41,6 +41,44 @@ pub fn build(
     Ok((context, builder.outline))
 }
 
+/// Reads the messages of a chain's context, each with the loop and the sequence of its original; `None` for a message
+/// of a summary. The first message of the provider's compaction is returned too, by its index, if one is active.
+pub fn placed_messages(
+    read: &dyn StoreRead,
+    chain: &Chain,
+    provider: Option<SealingProvider>,
+) -> StoreResult<PlacedMessages> {
+    let mut builder = Builder::new(read, SessionId::generate(), LoopId::generate());
+    for link in chain.links.iter().skip(chain.start) {
+        builder.add_loop(link)?;
+    }
+    let messages = builder.context.messages;
+    Ok(PlacedMessages {
+        compaction: compaction_in(&messages, chain, provider),
+        messages: builder.places.into_iter().zip(messages).collect(),
+    })
+}
+
+/// The messages of a context with their places.
+pub struct PlacedMessages {
+    /// Each message, with the loop and the sequence of its original.
+    pub messages: Vec<(Option<(LoopKey, u32)>, AgentMessage)>,
+    /// The index of the message with the provider's compaction that replaces all messages before it.
+    pub compaction: Option<usize>,
+}
+
+/// Returns the index of the message with the compaction of a provider that replaces all messages before it.
+fn compaction_in(
+    messages: &[AgentMessage],
+    chain: &Chain,
+    provider: Option<SealingProvider>,
+) -> Option<usize> {
+    let provider = provider.filter(|_| sealed_anchor(chain).is_some())?;
+    let is_own = |by: SealingProvider| by == provider;
+    let mut answers = messages.iter();
+    answers.position(|message| message.last_compaction().is_some_and(|(_, by)| is_own(by)))
+}
+
 /// Completes a context that has its messages: the provider and its compaction, `in_flight` and the faults.
 pub(super) fn finish(
     read: &dyn StoreRead,
@@ -50,13 +88,7 @@ pub(super) fn finish(
 ) -> StoreResult<()> {
     let leaf = chain.leaf()?;
     context.provider = provider;
-    context.compaction = match provider {
-        Some(provider) if sealed_anchor(chain).is_some() => {
-            let mut answers = context.messages.iter();
-            answers.position(|m| m.last_compaction().is_some_and(|(_, by)| by == provider))
-        }
-        _ => None,
-    };
+    context.compaction = compaction_in(&context.messages, chain, provider);
     context.in_flight = in_flight(leaf);
     context.faults = faults_of(&context.messages, context.in_flight);
     if let Some(provider) = provider {
@@ -153,6 +185,8 @@ pub(super) struct Builder<'a> {
     pub(super) context: Context,
     /// The turn of each message's original; `None` for a message of a summary.
     turns: Vec<Option<u32>>,
+    /// The place of each message's original; `None` for a message of a summary.
+    places: Vec<Option<(LoopKey, u32)>>,
     outline: Outline,
     with_outline: bool,
     /// True to compare each message with its digest.
@@ -209,6 +243,7 @@ impl<'a> Builder<'a> {
             fresh: &[],
             context,
             turns: Vec::new(),
+            places: Vec::new(),
             outline: Outline::default(),
             with_outline: false,
             check: false,
@@ -508,6 +543,7 @@ impl Builder<'_> {
             return Ok(false);
         }
         self.turns.push(turn);
+        self.places.push(seq.map(|seq| (link.row.key, seq)));
         self.context.tokens += stored.tokens;
         self.context.bytes += stored.bytes;
         Ok(true)

@@ -42,7 +42,7 @@ pub use as_of::AsOf;
 #[doc(hidden)]
 pub use as_of::{leaf_of, moment_of, session_of};
 #[doc(hidden)]
-pub use build::{build, messages_with, originals_of, shown_messages};
+pub use build::{build, messages_with, originals_of, placed_messages, shown_messages};
 pub use built::{BuildError, BuildOptions, Context, Part, PartSection};
 #[doc(hidden)]
 pub use chain::{Chain, Purpose, size_with};

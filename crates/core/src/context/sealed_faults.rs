@@ -120,7 +120,7 @@ fn known_items(read: &dyn StoreRead, session: Option<SessionKey>) -> StoreResult
         return Ok(known);
     };
     read.runs(session, &mut |run| {
-        if SealingProvider::of_strategy(&run.strategy).is_some()
+        if run.sealed_by().is_some()
             && let Some(record) = SealedRecord::of(&run)
         {
             known.insert(record.sha256);

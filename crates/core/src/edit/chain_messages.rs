@@ -1,7 +1,7 @@
 //! The messages of a chain as an edit reads them, loop by loop.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use crate::model::{Message, Role};
 use crate::overlay::ChainPins;
@@ -26,6 +26,8 @@ pub(super) struct ChainMessages<'a> {
     pub(super) links: Vec<ChainLink>,
     pinned: BTreeSet<(LoopKey, u32)>,
     loops: HashMap<usize, Vec<ChainMessage>>,
+    /// Messages of loops that were not read as a whole.
+    single: HashMap<Place, Option<ChainMessage>>,
 }
 
 impl<'a> ChainMessages<'a> {
@@ -44,22 +46,27 @@ impl<'a> ChainMessages<'a> {
             links: chain(read, leaf, raw)?,
             pinned: pins.iter().map(|pin| pin.place()).collect(),
             loops: HashMap::new(),
+            single: HashMap::new(),
         })
     }
 
     /// Returns the messages of a loop in order.
     pub(super) fn of(&mut self, depth: usize) -> StoreResult<&[ChainMessage]> {
         if !self.loops.contains_key(&depth) {
-            let found = self.read_loop(depth)?;
+            let found = self.read_messages(depth, 0..u32::MAX)?;
             self.loops.insert(depth, found);
         }
         Ok(self.loops.get(&depth).map_or(&[], Vec::as_slice))
     }
 
-    fn read_loop(&self, depth: usize) -> StoreResult<Vec<ChainMessage>> {
+    fn read_messages(&self, depth: usize, seqs: Range<u32>) -> StoreResult<Vec<ChainMessage>> {
         let link = &self.links[depth];
         let (read, mut found) = (self.read, Vec::new());
-        read.messages(link.row.key, 0..link.end_seq, &mut |row| {
+        let seqs = seqs.start..seqs.end.min(link.end_seq);
+        if seqs.is_empty() {
+            return Ok(found);
+        }
+        read.messages(link.row.key, seqs, &mut |row| {
             let (seq, turn) = (row.seq, row.turn);
             let size = Size {
                 tokens: row.body.tokens,
@@ -85,6 +92,14 @@ impl<'a> ChainMessages<'a> {
 
     /// Returns a message; `None` if it is an extension, or missing.
     pub(super) fn at(&mut self, place: Place) -> StoreResult<Option<&ChainMessage>> {
+        if !self.loops.contains_key(&place.0) {
+            if !self.single.contains_key(&place) {
+                let seqs = place.1..place.1.saturating_add(1);
+                let found = self.read_messages(place.0, seqs)?.pop();
+                self.single.insert(place, found);
+            }
+            return Ok(self.single.get(&place).and_then(Option::as_ref));
+        }
         let messages = self.of(place.0)?;
         let at = messages.binary_search_by_key(&place.1, |message| message.seq);
         Ok(at.ok().map(|at| &messages[at]))

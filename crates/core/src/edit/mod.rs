@@ -4,8 +4,10 @@
 //! moment like a run of compaction. [`edit`] resolves its targets against the chain of a leaf: the other halves of
 //! pairs and the content that a provider bound to a part are added there, so that a read needs no more than the rows.
 //!
-//! `targets` and `old_results` find the messages, `resolve` adds what belongs to them, `rows` makes the rows and their sizes.
+//! `targets` and `old_results` find the messages, `resolve` adds what belongs to them, `rows` makes the rows and their
+//! sizes. `applied` writes the edits that a provider or an agent reports, which `sent` and `select` find.
 
+mod applied;
 mod chain_messages;
 mod clear_tool_results;
 mod faults;
@@ -15,6 +17,8 @@ mod request;
 mod resolve;
 mod restore;
 mod rows;
+mod select;
+mod sent;
 mod targets;
 
 use crate::context::{BuildOptions, Chain, leaf_of, session_of};
@@ -26,6 +30,10 @@ use crate::store::{
     SessionStore, Size, StoreError, StoreRead, StoreResult, StoreWrite, codec,
 };
 
+pub use applied::{
+    AppliedRun, ImportedEdits, ReportedEdits, by_reports, record_applied_edits, record_report,
+    unreadable_note,
+};
 use chain_messages::ChainMessages;
 pub use clear_tool_results::ClearToolResults;
 use faults::check_faults;
@@ -109,7 +117,12 @@ fn apply(
         }));
     }
     let faults = faults_with(write, &leaf, None)?;
-    let mut run = run_of(write, store, (&owner, &leaf), request, before.size)?;
+    let mut run = run_of(
+        write,
+        (&owner, &leaf, store.counter().name()),
+        request,
+        before.size,
+    )?;
     overlay::begin_edits(write, &mut run, &resolved.rows)?;
     let pending = PendingEdits {
         run: &run,
@@ -182,20 +195,22 @@ impl ShownContext {
     }
 }
 
+/// The configuration of a run of edits.
+#[derive(serde::Serialize)]
+struct EditConfig<'a> {
+    action: EditAction,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+/// Returns the run of an edit at a leaf, with the counter of the store.
 fn run_of(
     read: &dyn StoreRead,
-    store: &dyn SessionStore,
-    (owner, leaf): (&SessionRow, &LoopRow),
+    (owner, leaf, counter): (&SessionRow, &LoopRow, &str),
     request: &EditRequest,
     before: Size,
 ) -> StoreResult<RunRow> {
-    #[derive(serde::Serialize)]
-    struct Config<'a> {
-        action: EditAction,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<&'a str>,
-    }
-    let config = Config {
+    let config = EditConfig {
         action: request.action,
         reason: request.reason.as_deref(),
     };
@@ -217,7 +232,7 @@ fn run_of(
         error: None,
         scope: "none".into(),
         older_loops: "rollup".into(),
-        counter: store.counter().name().to_owned(),
+        counter: counter.to_owned(),
         before,
         after: before,
         started_at: Time::now().as_str().to_owned(),

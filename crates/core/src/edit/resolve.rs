@@ -46,7 +46,7 @@ pub(super) struct Selection {
 }
 
 /// Parts of a message that an edit of its text concerns.
-fn is_text(part: &Content) -> bool {
+pub(super) fn is_text(part: &Content) -> bool {
     matches!(
         part,
         Content::Text(_) | Content::Image(_) | Content::Other(_)
@@ -211,7 +211,7 @@ impl Selection {
         Ok(())
     }
 
-    fn remove_queued(&mut self, messages: &mut ChainMessages<'_>) -> StoreResult<()> {
+    pub(super) fn remove_queued(&mut self, messages: &mut ChainMessages<'_>) -> StoreResult<()> {
         loop {
             while let Some((place, part, origin)) = self.queue.pop_front() {
                 // What another run removes too is a row of this run as well: its undo must not part a pair.

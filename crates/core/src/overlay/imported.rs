@@ -1,17 +1,13 @@
 //! The blocks of a compaction that was made elsewhere, by another tool or on another chain.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::block_builder::BlockSpec;
 use super::chain_snapshot::ChainSnapshot;
-use super::pins::quotes_of;
 use super::ranges::turn_seqs;
 use crate::compaction::{Recent, Summary};
-use crate::model::{AgentMessage, Content, Json, Role, Turns};
-use crate::store::{
-    BlockCore, BlockKind, MessageRow, NewBlock, Section, StoreRead, StoreResult, decode,
-};
+use crate::model::{AgentMessage, Role, Turns};
+use crate::store::{BlockKind, NewBlock, StoreRead, StoreResult, decode};
 use crate::tokens::TokenCounter;
 
 /// The context of a compaction that another tool made, from which its blocks are built.
@@ -230,91 +226,6 @@ impl ImportedCompaction<'_> {
             block.layout.compacted.is_some() || block.kind == BlockKind::Rollup
         })
     }
-
-    /// Empties the results of some calls wherever the context shows them.
-    pub fn cleared(&self, calls: &[String], placeholder: &str) -> StoreResult<Vec<NewBlock>> {
-        let calls: HashSet<&str> = calls.iter().map(String::as_str).collect();
-        let mut blocks = Vec::new();
-        for at in self.chain.anchor.unwrap_or(0)..self.chain.links.len() {
-            if let Some(spec) = self.clear_in(at, &calls, placeholder)? {
-                blocks.push(self.build(at, spec)?);
-            }
-        }
-        Ok(blocks)
-    }
-
-    fn clear_in(
-        &self,
-        at: usize,
-        calls: &HashSet<&str>,
-        placeholder: &str,
-    ) -> StoreResult<Option<BlockSpec>> {
-        let link = &self.chain.links[at];
-        let mut spec = self.carried_over(at)?;
-        let Some(recent) = &mut spec.draft.recent else {
-            return Ok(None);
-        };
-        let range = turn_seqs(self.read, link.row.key, recent.turns, link.end_seq)?;
-        let dropped = recent.replaced.iter().filter(|(_, shown)| shown.is_none());
-        let dropped: HashSet<u32> = dropped.map(|(seq, _)| *seq).collect();
-        let mut cleared = Vec::new();
-        self.read.messages(link.row.key, range, &mut |row| {
-            if answers(&row, calls) && !dropped.contains(&row.seq) {
-                cleared.push((row.seq, decode(self.read, row.body)?));
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        let mut changed = false;
-        for (seq, original) in cleared {
-            changed |= show(&mut recent.replaced, seq, emptied(original, placeholder));
-        }
-        Ok(changed.then_some(spec))
-    }
-
-    /// Returns the specification of a block that shows the loop as it is shown now, up to its last complete turn.
-    fn carried_over(&self, at: usize) -> StoreResult<BlockSpec> {
-        let (link, end) = (&self.chain.links[at], self.chain.end(at));
-        let mut spec = self.unchanged(at, 0);
-        let Some(block) = &link.block else {
-            spec.draft.recent = recent_of(0..end, Vec::new());
-            return Ok(spec);
-        };
-        if block.kind == BlockKind::Rollup {
-            spec.kind = BlockKind::Rollup;
-            spec.extends = Some(block.key);
-            spec.tokens_before = self.chain.tokens_before(self.read, at)?;
-        }
-        let (summary, replaced) = self.messages_of(block, link.end_seq)?;
-        spec.pins = quotes_of(self.read, &self.read.block_messages(block.key)?)?;
-        if let Some(turns) = block.layout.compacted {
-            // Turns before a summary can only be shown unchanged.
-            spec.draft.first = block.layout.first;
-            spec.draft.compacted = summary_of(turns.first..turns.end(), summary);
-        }
-        let from = block.layout.compacted.map_or(0, Turns::end);
-        spec.draft.recent = recent_of(from..end, replaced);
-        Ok(spec)
-    }
-
-    /// Returns the replacements of a block for originals before the sequence `end`.
-    fn messages_of(
-        &self,
-        block: &BlockCore,
-        end: u32,
-    ) -> StoreResult<(Vec<AgentMessage>, Vec<Replacement>)> {
-        let (mut summary, mut replaced) = (Vec::new(), Vec::new());
-        let own = self.read.block_messages(block.key)?.into_iter();
-        for message in own.filter(|message| message.quotes.is_none()) {
-            let body = message.body.map(|body| decode(self.read, body));
-            let body = body.transpose()?;
-            match (message.section, message.replaces) {
-                (Section::Compacted, _) => summary.extend(body),
-                (Section::Recent, Some(seq)) if seq < end => replaced.push((seq, body)),
-                (Section::Recent, _) => {}
-            }
-        }
-        Ok((summary, replaced))
-    }
 }
 
 /// Returns a section in which messages replace every turn, or none if there are no messages.
@@ -337,45 +248,4 @@ pub fn summary_of(
 fn recent_of(turns: std::ops::Range<u32>, replaced: Vec<Replacement>) -> Option<Recent> {
     let turns = Turns::of(turns)?;
     Some(Recent { turns, replaced })
-}
-
-/// Shows `message` in place of an original; returns `true` if that is new.
-fn show(replaced: &mut Vec<Replacement>, seq: u32, message: AgentMessage) -> bool {
-    match replaced.binary_search_by_key(&seq, |(seq, _)| *seq) {
-        Ok(at) => {
-            let known = replaced[at].1.as_ref() == Some(&message);
-            replaced[at].1 = Some(message);
-            !known
-        }
-        Err(at) => {
-            replaced.insert(at, (seq, Some(message)));
-            true
-        }
-    }
-}
-
-/// True if a message is the result of one of these calls.
-fn answers(row: &MessageRow, calls: &HashSet<&str>) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Head {
-        #[serde(rename = "toolCallId")]
-        tool_call_id: String,
-    }
-    if row.body.role != Role::ToolResult {
-        return false;
-    }
-    let head = row
-        .body
-        .head
-        .as_deref()
-        .and_then(|head| Json::parse(head).ok());
-    head.and_then(|head| head.read::<Head>().ok())
-        .is_some_and(|head| calls.contains(head.tool_call_id.as_str()))
-}
-
-fn emptied(mut message: AgentMessage, placeholder: &str) -> AgentMessage {
-    if let Some(inner) = message.message_mut() {
-        *inner.content_mut() = vec![Content::text(placeholder)];
-    }
-    message
 }

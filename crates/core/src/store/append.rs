@@ -60,6 +60,24 @@ pub struct AppendedMessages {
     /// The messages that contain a provider's own compaction.
     #[doc(hidden)]
     pub compactions: Vec<AppendedCompaction>,
+    /// A sentence for each part of a report of cleared content that is not recorded as an edit.
+    pub notes: Vec<String>,
+}
+
+impl AppendedMessages {
+    /// Returns the result of this append and one to the same loop after it, as of one append.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn followed_by(mut self, next: Self) -> Self {
+        self.compactions.extend(next.compactions);
+        self.notes.extend(next.notes);
+        Self {
+            seqs: self.seqs.start..next.seqs.end,
+            compactions: self.compactions,
+            notes: self.notes,
+            ..next
+        }
+    }
 }
 
 /// An appended message with a compaction that only its provider can read.

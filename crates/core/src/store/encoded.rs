@@ -7,7 +7,7 @@ use super::StoreResult;
 use super::append::NewMessage;
 use super::codec;
 use super::rows::{Blob, StoredMessage};
-use crate::model::{AgentMessage, Author, Message, Role, SealingProvider};
+use crate::model::{AgentMessage, AppliedEdits, Author, Message, Role, SealingProvider};
 use crate::tokens::{TokenCounter, reported_tokens};
 
 /// A message in its stored form, ready to be written.
@@ -30,6 +30,10 @@ pub struct EncodedMessage {
     pub(super) reported: Option<u64>,
     /// The provider, if the message contains a provider's compaction.
     pub(super) compaction: Option<SealingProvider>,
+    /// The report of cleared content, if the message is an answer with one.
+    pub(super) edits: Option<Box<AppliedEdits>>,
+    /// The id of the response that it is a part of, as JSON, if it has a report.
+    pub(super) response: Option<String>,
 }
 
 impl EncodedMessage {
@@ -59,6 +63,12 @@ impl EncodedMessage {
         let is_system = matches!(message, AgentMessage::Extension(e) if e.kind == "system");
         let (mut created_at, mut calls, mut answers) = (None, Vec::new(), None);
         let (mut reported, mut compaction) = (None, None);
+        let edits = message.applied_edits().filter(|edits| !edits.is_empty());
+        let response = match message {
+            AgentMessage::Llm(message) if edits.is_some() => message.response(),
+            _ => None,
+        };
+        let response = response.map(str::to_owned);
         if let Some(inner) = message.message() {
             created_at = inner.timestamp();
             calls = inner.tool_calls().map(|call| call.id.clone()).collect();
@@ -82,7 +92,14 @@ impl EncodedMessage {
             answers,
             reported,
             compaction,
+            edits: edits.map(Box::new),
+            response,
         }
+    }
+
+    /// Returns the report of cleared content of an answer, and the id of its response, as JSON.
+    pub fn applied_edits(&self) -> Option<(&AppliedEdits, Option<&str>)> {
+        Some((self.edits.as_deref()?, self.response.as_deref()))
     }
 
     /// Returns the role of the message.

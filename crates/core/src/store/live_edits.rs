@@ -224,6 +224,11 @@ impl EditedMessage {
         form.is_some_and(|form| form.action == EditAction::Removed)
     }
 
+    /// Returns the action of the live edit of a part.
+    pub fn action(&self, part: u32) -> Option<EditAction> {
+        self.parts.get(&part).map(|form| form.action)
+    }
+
     /// Returns the number of parts that are not shown.
     pub fn removed(&self) -> usize {
         let removed = |form: &&EditedForm| form.action == EditAction::Removed;

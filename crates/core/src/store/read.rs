@@ -8,7 +8,7 @@ use super::lease::LeaseRow;
 use super::prompt::{PromptPlace, PromptsOf, VisitPrompt, visit_prompt};
 use super::reading::{AppendState, LoopWithBlock, MessageRef, RunSummary};
 use super::rows::*;
-use crate::model::{LoopId, SealingProvider, SessionId};
+use crate::model::{LoopId, SessionId};
 
 /// Called with each row; stops the query by breaking.
 pub type Visit<'a, T> = dyn FnMut(T) -> StoreResult<ControlFlow<()>> + 'a;
@@ -217,8 +217,7 @@ pub trait ReadRuns {
                 round: run.round,
                 is_committed: run.outcome == Outcome::Committed,
                 is_flipped: !self.flips(run.key)?.is_empty(),
-                has_no_settings: run.is_edit()
-                    || SealingProvider::of_strategy(&run.strategy).is_some(),
+                has_no_settings: run.is_edit() || run.sealed_by().is_some(),
                 older_loops: &run.older_loops,
             })
         })

@@ -10,6 +10,8 @@ json_object! {
     pub struct AnswerReport {
         /// The edits.
         list applied_edits: Vec<Json> = "applied_edits",
+        /// The edits that the request asked for. The provider does not write them: a caller who knows them adds them.
+        maybe edits: Json = "edits",
     }
 }
 
@@ -42,7 +44,7 @@ const SOURCE: &str = "source";
 
 /// Reads the field `context_management` of an answer, as its JSON. Returns `None` if the value is not such a report;
 /// the edits are empty if nothing was cleared. Edits of an unknown type are kept whole, and unknown fields in the
-/// field `source`.
+/// field `source`. If the caller added the `edits` of the request to the field, they are the setting of the report.
 ///
 /// ```
 /// use loopstore_model::{AppliedEdit, Json};
@@ -62,8 +64,18 @@ pub fn read_report(report: &Json) -> Option<AppliedEdits> {
     let report: AnswerReport = report.read().ok()?;
     let edits = report.applied_edits.into_iter().map(edit).collect();
     let mut applied = AppliedEdits::new(SealingProvider::Anthropic.strategy(), edits);
+    applied.setting = report.edits.and_then(|edits| setting(&edits));
     applied.extra = kept(&report.extra);
     Some(applied)
+}
+
+/// Returns the setting of a request with these edits, in the form of its field.
+fn setting(edits: &Json) -> Option<Json> {
+    #[derive(serde::Serialize)]
+    struct Setting<'a> {
+        edits: &'a Json,
+    }
+    Json::of(&Setting { edits }).ok()
 }
 
 fn edit(raw: Json) -> AppliedEdit {
@@ -140,6 +152,17 @@ mod tests {
             r#"{"type":"clearedToolUses","count":8,"tokens":50000,"source":{"n":1.50}},"#,
             r#"{"type":"clear_images_2027","cleared":1},"#,
             r#"{"type":"clear_tool_uses_20250919","cleared_tool_uses":-1}],"source":{"later":true}}"#,
+        );
+        assert_eq!(read(report).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn the_edits_of_the_request_are_the_setting() {
+        let report = r#"{"applied_edits":[{"type":"clear_tool_uses_20250919","cleared_tool_uses":1}],
+            "edits":[{"type":"clear_tool_uses_20250919","keep":{"type":"tool_uses","value":1}}]}"#;
+        let expected = concat!(
+            r#"{"strategy":"provider:anthropic","edits":[{"type":"clearedToolUses","count":1}],"#,
+            r#""setting":{"edits":[{"type":"clear_tool_uses_20250919","keep":{"type":"tool_uses","value":1}}]}}"#,
         );
         assert_eq!(read(report).as_deref(), Some(expected));
     }

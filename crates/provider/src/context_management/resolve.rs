@@ -37,6 +37,9 @@ pub struct EditedRequest<'a> {
     /// True if the report counts the tool uses and turns of `cleared` again. Anthropic does: it has no memory of
     /// earlier requests, and reports all that it cleared from this one.
     pub counts_cleared: bool,
+    /// True if the request contained the thinking of `cleared`, and false if that was left out, as a request leaves it
+    /// out that is written from the cleared conversation. `None` if it is not known: then the reported number decides.
+    pub sends_cleared_thinking: Option<bool>,
 }
 
 impl<'a> EditedRequest<'a> {
@@ -47,6 +50,7 @@ impl<'a> EditedRequest<'a> {
             setting,
             cleared: HashSet::new(),
             counts_cleared: true,
+            sends_cleared_thinking: Some(true),
         }
     }
 

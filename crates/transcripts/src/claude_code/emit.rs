@@ -10,7 +10,6 @@ use super::content::{ExtendedFields, read};
 use super::index::ClaudeIndex;
 use super::messages::{answer, user_record};
 use super::track::{SummaryStep, Track, TrackStep};
-use super::words::CLEARED;
 use crate::extension::{extension, unreadable};
 use crate::lines::SourceLocation;
 use crate::records::RecordReader;
@@ -179,9 +178,9 @@ impl<'a> ClaudeEmitter<'a> {
             .get("microcompactMetadata")
             .map(ExtendedFields::of);
         let ids = metadata.and_then(|metadata| read(metadata.get("compactedToolIds")?));
-        let effect = FoundEffect::ClearedResults {
+        let effect = FoundEffect::EditedResults {
             tool_call_ids: ids.unwrap_or_default(),
-            placeholder: CLEARED.into(),
+            replaced: Vec::new(),
         };
         sink.compaction(self.found(loop_no, effect, record, "microcompactMetadata"))
     }

@@ -19,8 +19,6 @@ pub(super) const OWN_WORDS: [&str; 15] = [
     "Write",
     "exit_plan_mode",
 ];
-/// The text that Claude Code shows in place of a result that a microcompaction cleared.
-pub(super) const CLEARED: &str = "[Old tool result content cleared]";
 /// The prefix of the agents that write the summary of a compaction; no call starts them.
 pub(super) const COMPACTING: &str = "acompact";
 /// The model of answers that Claude Code generated itself.

@@ -204,7 +204,7 @@ impl LoopPair<'_, '_> {
         let totals = &self.stored.row.totals;
         let is_open = old.seq >= totals.sealed_seq;
         match pair.likeness {
-            Some(Likeness::Same | Likeness::Alike) => true,
+            Some(Likeness::Same | Likeness::Alike | Likeness::Masked) => true,
             Some(Likeness::Longer) => is_open || old.turn == totals.turns.checked_sub(1),
             Some(Likeness::Grown) => is_open,
             Some(Likeness::Older) => rest.is_empty() && self.is_last_loop,
@@ -284,6 +284,10 @@ impl LoopPair<'_, '_> {
             let seq = stored[pair.theirs].seq;
             fates[pair.ours] = match pair.likeness {
                 Some(Likeness::Same | Likeness::Older) => Fate::Known(seq),
+                Some(Likeness::Masked) => Fate::Later {
+                    seq,
+                    may_replace: false,
+                },
                 Some(Likeness::Alike | Likeness::Longer | Likeness::Grown) => Fate::Later {
                     seq,
                     may_replace: rest == 0,

@@ -1,5 +1,6 @@
 //! Compares two messages that may be two states of one message.
 
+use crate::edits::is_masked;
 use loopstore::model::{AgentMessage, Content, Message};
 
 /// The relation of an incoming message to a stored one.
@@ -15,6 +16,8 @@ pub(super) enum Likeness {
     Longer,
     /// A later state of the stored message, with a longer text.
     Grown,
+    /// The stored result of a call, of which the agent later kept only the beginning and the end.
+    Masked,
 }
 
 /// Compares a stored message with an incoming one; `None` if they are different messages.
@@ -35,7 +38,13 @@ pub(super) fn likeness(stored: &AgentMessage, incoming: &AgentMessage) -> Option
         (Message::ToolResult(old), Message::ToolResult(new)) => {
             let is_same_call = old.tool_call_id == new.tool_call_id;
             let is_same = is_same_call || old.tool_name == new.tool_name;
-            states(&old.content, &new.content, true).filter(|_| is_same)
+            let found = states(&old.content, &new.content, true).filter(|_| is_same);
+            let masked = [&old.content, &new.content].map(|content| is_masked(content));
+            match (found, masked) {
+                (None, [false, true]) if is_same_call => Some(Likeness::Masked),
+                (None, [true, false]) if is_same_call => Some(Likeness::Older),
+                (found, _) => found,
+            }
         }
         _ => None,
     }
@@ -103,6 +112,27 @@ mod tests {
 
     fn compared(old: Message, new: Message) -> Option<Likeness> {
         likeness(&old.into(), &new.into())
+    }
+
+    #[test]
+    fn a_masked_result_is_a_later_state_of_the_result() {
+        let result = |id: &str, text: &str| Message::tool_result(id, text);
+        let masked =
+            "<tool_output_masked>\nOutput: one [4,000 characters omitted]\n</tool_output_masked>";
+        let of = |old, new| compared(old, new);
+        assert_eq!(
+            of(result("c", "one\ntwo"), result("c", masked)),
+            Some(Likeness::Masked)
+        );
+        assert_eq!(
+            of(result("c", masked), result("c", "one\ntwo")),
+            Some(Likeness::Older)
+        );
+        assert_eq!(
+            of(result("c", masked), result("c", masked)),
+            Some(Likeness::Same)
+        );
+        assert_eq!(of(result("c", "one\ntwo"), result("d", masked)), None);
     }
 
     #[test]

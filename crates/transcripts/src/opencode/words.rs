@@ -20,8 +20,6 @@ pub(super) const OWN_WORDS: [&str; 12] = [
 /// The beginning of the result of a call that a person refused with a reason.
 pub(super) const REFUSED: &str =
     "The user rejected permission to use this specific tool call with the following feedback:";
-/// The text that OpenCode shows in place of the output.
-pub(super) const PLACEHOLDER: &str = "[Old tool result content cleared]";
 /// The columns of a session that have another name in an export.
 pub(super) const NAMES: [(&str, &str); 4] = [
     ("project_id", "projectID"),

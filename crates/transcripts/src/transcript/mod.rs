@@ -473,7 +473,7 @@ impl<'a> TranscriptBuilder<'a> {
                     .for_each(|m| authors::set_author(m, is_spawned));
             }
             FoundEffect::SummaryWithin { message, .. } => authors::set_author(message, false),
-            FoundEffect::ClearedResults { .. } | FoundEffect::Block(_) => {}
+            FoundEffect::EditedResults { .. } | FoundEffect::Block(_) => {}
         }
         self.sink.compaction(FoundCompaction {
             loop_id: session.loops[last].id.clone(),

@@ -13,7 +13,7 @@ use loopstore::extend::{
     scan::{MessagePlace, StoreScan},
 };
 use loopstore::internal::SealedRecord;
-use loopstore::model::{AgentMessage, LoopId, SealingProvider, Time};
+use loopstore::model::{AgentMessage, LoopId, Time};
 use loopstore_redact::drop_sealed;
 
 use super::RedactableText;
@@ -52,7 +52,7 @@ impl SealedDrops {
         let read: &dyn StoreRead = scan;
         let mut runs = Vec::new();
         read.runs(session, &mut |run| {
-            let by = SealingProvider::of_strategy(&run.strategy);
+            let by = run.sealed_by();
             if by.is_some() && run.outcome == Outcome::Committed {
                 runs.push(run);
             }

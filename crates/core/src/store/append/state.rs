@@ -225,6 +225,7 @@ impl Append {
             complete: totals.complete,
             tick: self.session.tick,
             compactions: std::mem::take(&mut self.compactions),
+            notes: Vec::new(),
         })
     }
 

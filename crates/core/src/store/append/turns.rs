@@ -32,7 +32,7 @@ pub struct Appended {
     /// The loops that the messages began, in order.
     pub begun: Vec<LoopId>,
     /// A sentence for each tool call or result whose missing id or name, or arguments of another type, were
-    /// completed.
+    /// completed, and for each part of a report of cleared content that is not recorded as an edit.
     pub notes: Vec<String>,
     /// True if the session already had an append under this key; nothing was appended.
     pub duplicate: bool,
@@ -49,6 +49,31 @@ impl Appended {
             begun: Vec::new(),
             notes: Vec::new(),
             duplicate: true,
+        }
+    }
+
+    /// Returns the result of this append and one after it to the same line, as of one append.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn followed_by(mut self, next: Self) -> Self {
+        self.begun.extend(next.begun);
+        self.notes.extend(next.notes);
+        let is_same = self.loop_id == next.loop_id;
+        let (turns, seqs) = match is_same {
+            true => (
+                self.turns.start.min(next.turns.start)..next.turns.end,
+                self.seqs.start..next.seqs.end,
+            ),
+            false => (next.turns, next.seqs),
+        };
+        Self {
+            loop_id: next.loop_id,
+            turns,
+            seqs,
+            tokens: self.tokens + next.tokens,
+            begun: self.begun,
+            notes: self.notes,
+            duplicate: false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Runs, undos and redos, manifests.
 
 use super::{BlockKey, LoopKey, ManifestKey, RunKey, SessionKey, Size, Tick};
-use crate::model::{Json, SessionId};
+use crate::model::{Json, SealingProvider, SessionId};
 
 /// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +133,12 @@ impl RunRow {
         }
         let config = serde_json::from_str::<EditConfig>(&self.config).ok();
         config.filter(|_| self.is_edit())?.reason
+    }
+
+    /// Returns the provider that made the compaction, if only that provider can read it. The edits that a provider
+    /// applied have the same strategy and are none.
+    pub fn sealed_by(&self) -> Option<SealingProvider> {
+        SealingProvider::of_strategy(&self.strategy).filter(|_| !self.is_edit())
     }
 
     /// Returns its events.

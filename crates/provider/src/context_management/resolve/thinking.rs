@@ -2,7 +2,8 @@
 //!
 //! The documentation calls a turn what the model writes between two prompts, with the results of its calls; yet a
 //! provider may count each answer. Both readings are tried. Since the provider clears all turns but the newest that the
-//! setting keeps, a known setting shows which reading has the reported number.
+//! setting keeps, a known setting shows which reading has the reported number. In the same way the number shows whether
+//! the request contained thinking that was cleared before, if that is not known.
 
 use std::collections::HashSet;
 
@@ -35,12 +36,15 @@ pub(super) fn resolve(
         .iter()
         .flat_map(|turn| turn.blocks.iter().copied())
         .collect();
-    let readings = [ThinkingTurnEnd::Prompt, ThinkingTurnEnd::Answer].map(|end| {
-        let mut turns = eligible(request, end);
-        turns.retain(|turn| !turn.iter().any(|block| taken.contains(block)));
-        turns
-    });
-    let mut picked = choose(readings, count, request);
+    let mut readings = Vec::new();
+    for end in [ThinkingTurnEnd::Prompt, ThinkingTurnEnd::Answer] {
+        for counts_cleared in counts(request, count) {
+            let mut turns = eligible(request, end, counts_cleared);
+            turns.retain(|turn| !turn.iter().any(|block| taken.contains(block)));
+            readings.push(turns);
+        }
+    }
+    let mut picked = choose(readings, count, kept(request).is_some());
     picked.truncate(usize::try_from(count).unwrap_or(usize::MAX));
     let missing = count.saturating_sub(picked.len() as u64);
     for blocks in picked {
@@ -62,27 +66,44 @@ fn kept(request: &EditedRequest<'_>) -> Option<usize> {
     Some(setting.kept())
 }
 
-/// Returns the reading with the reported number of turns, else the first with as many.
-fn choose(
-    readings: [Vec<TurnThinking>; 2],
-    count: u64,
-    request: &EditedRequest<'_>,
-) -> Vec<TurnThinking> {
-    let [by_prompt, by_answer] = readings;
-    let len = |turns: &Vec<TurnThinking>| turns.len() as u64;
-    let is_exact = |turns| kept(request).is_some() && len(turns) == count;
-    let answers_fit = is_exact(&by_answer) || len(&by_prompt) < count;
-    match !is_exact(&by_prompt) && answers_fit {
-        true => by_answer,
-        false => by_prompt,
+/// Returns whether the report counts turns that were cleared before: the likelier answer first, if both are possible.
+fn counts(request: &EditedRequest<'_>, count: u64) -> Vec<bool> {
+    match request.sends_cleared_thinking {
+        _ if !request.counts_cleared => vec![false],
+        Some(sends) => vec![sends],
+        None => {
+            let turns = turns(request, ThinkingTurnEnd::Prompt);
+            let cleared = turns.iter().filter(|turn| request.is_cleared(turn)).count() as u64;
+            // An agent that sends all thinking each time has more cleared each time.
+            let is_more = count > cleared;
+            vec![is_more, !is_more]
+        }
     }
 }
 
+/// Returns the reading with the reported number of turns, else the first with as many.
+fn choose(
+    mut readings: Vec<Vec<TurnThinking>>,
+    count: u64,
+    is_kept_known: bool,
+) -> Vec<TurnThinking> {
+    let len = |turns: &Vec<TurnThinking>| turns.len() as u64;
+    let exact = readings.iter().position(|turns| len(turns) == count);
+    let enough = readings.iter().position(|turns| len(turns) >= count);
+    let last = readings.len().saturating_sub(1);
+    let found = exact.filter(|_| is_kept_known).or(enough);
+    readings.swap_remove(found.unwrap_or(last))
+}
+
 /// Returns the turns with thinking that the setting does not keep.
-fn eligible(request: &EditedRequest<'_>, end: ThinkingTurnEnd) -> Vec<TurnThinking> {
+fn eligible(
+    request: &EditedRequest<'_>,
+    end: ThinkingTurnEnd,
+    counts_cleared: bool,
+) -> Vec<TurnThinking> {
     let mut turns = turns(request, end);
     turns.truncate(turns.len().saturating_sub(kept(request).unwrap_or(0)));
-    turns.retain(|turn| request.counts_cleared || !request.is_cleared(turn));
+    turns.retain(|turn| counts_cleared || !request.is_cleared(turn));
     turns
 }
 

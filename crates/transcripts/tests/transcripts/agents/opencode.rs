@@ -302,7 +302,13 @@ fn shown(store: SqliteStore, session: &SessionId) -> Vec<String> {
     let text = |message: &AgentMessage| {
         let message = message.message().unwrap();
         let calls = message.tool_calls().map(|call| call.id.as_str());
-        message.texts().chain(calls).collect::<Vec<_>>().join(" ")
+        let text = message.texts().chain(calls).collect::<Vec<_>>().join(" ");
+        // The marker of a cleared result.
+        if text.starts_with("[cleared: ") {
+            "#".into()
+        } else {
+            text
+        }
     };
     context.messages.iter().map(text).collect()
 }
@@ -360,9 +366,9 @@ fn emptied(document: &Value, at: Value) -> Value {
 }
 
 #[test]
-fn results_that_were_emptied_are_a_compaction_and_stay_as_they_were() {
+fn results_that_were_emptied_are_edits_and_stay_as_they_were() {
     let whole = document();
-    let cleared = "[Old tool result content cleared]";
+    let cleared = "#";
     let end = ["Ask the other harbour too.", "call_c"];
     for (at, first_loop) in [(1770000049000_i64, true), (1770000051000, false)] {
         let after = emptied(&whole, json!(at));
@@ -393,7 +399,7 @@ fn results_that_were_emptied_are_a_compaction_and_stay_as_they_were() {
 
 #[test]
 fn what_was_emptied_stays_empty_behind_a_revert() {
-    let cleared = "[Old tool result content cleared]";
+    let cleared = "#";
     let mut longer = document();
     let messages = longer["messages"].as_array_mut().unwrap();
     let mut next = messages[3].clone();

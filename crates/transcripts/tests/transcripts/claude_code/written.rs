@@ -271,10 +271,10 @@ session compactions
         &skips,
     );
     let compactions = &recorded.sessions[0].compactions;
-    let FoundEffect::ClearedResults { placeholder, .. } = &compactions[0].0.effect else {
+    let FoundEffect::EditedResults { replaced, .. } = &compactions[0].0.effect else {
         panic!()
     };
-    assert_eq!(placeholder, "[Old tool result content cleared]");
+    assert!(replaced.is_empty());
     let FoundEffect::Summary { messages, .. } = &compactions[1].0.effect else {
         panic!()
     };

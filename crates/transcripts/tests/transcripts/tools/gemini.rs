@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use insta::assert_snapshot;
 use loopstore::{Database, Message, SqliteStore, Store};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::recording::real_transcripts;
 use crate::tools::recorder::{Recorder, importer};
@@ -344,4 +344,111 @@ fn an_answer_that_something_stands_behind_is_not_replaced() {
         "SELECT loop_id, seq, turn, role, text FROM v_messages ORDER BY 1, 2",
     );
     assert!(!answers[0].contains("toolCall"), "{answers:#?} {all:#?}");
+}
+
+/// A session with two calls; with `masked`, their results are masked, and a prompt follows.
+fn with_results(masked: bool) -> Vec<u8> {
+    let text = |number: usize| match masked {
+        true => format!(
+            "<tool_output_masked>\nOutput: line {number}\n\n[4,000 characters omitted]\n\nFull output: out-{number}.txt\n</tool_output_masked>"
+        ),
+        false => format!("line {number}\n").repeat(500),
+    };
+    let call = |number: usize| {
+        let (id, text) = (format!("c{number}"), text(number));
+        json!({"id": format!("m{number}"), "timestamp": format!("2026-01-01T10:00:0{}.000Z", number + 2),
+            "type": "gemini", "content": "", "model": "gemini-3-pro",
+            "toolCalls": [{"id": id, "name": "read_file", "args": {"path": format!("{number}.txt")},
+                "status": "success", "result": [{"functionResponse":
+                    {"id": id, "name": "read_file", "response": {"output": text}}}]}]})
+    };
+    let user = |id: &str, second: u32, text: &str| json!({"id": id, "timestamp": format!("2026-01-01T10:00:{second:02}.000Z"), "type": "user", "content": text});
+    let answer = |id: &str, second: u32| {
+        json!({"id": id, "timestamp": format!("2026-01-01T10:00:{second:02}.000Z"), "type": "gemini",
+            "content": "Done.", "model": "gemini-3-pro"})
+    };
+    let mut messages = vec![
+        user("u1", 1, "Read both."),
+        call(1),
+        call(2),
+        answer("m3", 6),
+    ];
+    if masked {
+        messages.extend([user("u2", 10, "And now?"), answer("m4", 11)]);
+    }
+    let document = json!({"sessionId": "mask-1", "projectHash": "h", "startTime": "2026-01-01T10:00:00.000Z",
+        "lastUpdated": "2026-01-01T10:00:12.000Z", "messages": messages});
+    serde_json::to_vec(&document).unwrap()
+}
+
+#[test]
+fn results_that_were_masked_later_are_edits_and_keep_their_text() {
+    let (store, gemini) = (store(), importer("gemini-cli"));
+    import(&store, gemini, "mask.json", &with_results(false)).unwrap();
+    let first = rows(
+        &store,
+        "SELECT payload FROM v_messages ORDER BY loop_id, seq",
+    );
+    for _ in 0..2 {
+        let report = import(&store, gemini, "mask.json", &with_results(true)).unwrap();
+        assert_eq!((report.revised, report.branches.len()), (0, 0));
+        let runs = rows(
+            &store,
+            "SELECT trigger, strategy, outcome FROM v_compaction_runs",
+        );
+        let run = r#""edit" "gemini-cli" "committed""#;
+        assert_eq!(runs, [run, run]);
+    }
+    assert_eq!(
+        rows(
+            &store,
+            "SELECT payload FROM v_messages ORDER BY loop_id, seq"
+        )[..first.len()],
+        first
+    );
+    let edits = rows(
+        &store,
+        "SELECT action, text LIKE '<tool_output_masked>%' FROM v_edits",
+    );
+    assert_eq!(edits, [r#""replaced" 1"#, r#""replaced" 1"#]);
+    is_sound(&store, "masked");
+    // The answer after the masking saw the masked text, and the one before it saw the results.
+    let database: Arc<dyn Database> = Arc::new(store);
+    let chat = Store::from(database.clone()).session("mask-1").unwrap();
+    let masked = |context: loopstore::Context| {
+        let texts = context
+            .messages
+            .iter()
+            .filter_map(|message| message.message())
+            .flat_map(Message::texts);
+        texts
+            .filter(|text| text.contains("tool_output_masked"))
+            .count()
+    };
+    let answers = chat
+        .entries(&loopstore::EntryQuery::new().roles([loopstore::Role::Assistant]))
+        .unwrap();
+    let before = answers.iter().map(|answer| {
+        let (loop_id, seq) = (answer.loop_id.clone(), answer.seq);
+        masked(
+            chat.context_as_of(loopstore::AsOf::Before { loop_id, seq })
+                .unwrap(),
+        )
+    });
+    assert_eq!(before.collect::<Vec<_>>(), [0, 0, 0, 2]);
+}
+
+#[test]
+fn an_older_file_brings_nothing_new_after_a_masked_one() {
+    let (store, gemini) = (store(), importer("gemini-cli"));
+    import(&store, gemini, "mask.json", &with_results(true)).unwrap();
+    let report = import(&store, gemini, "mask.json", &with_results(false)).unwrap();
+    assert_eq!(
+        (report.added_messages, report.revised, report.branches.len()),
+        (0, 0, 0)
+    );
+    assert_eq!(
+        rows(&store, "SELECT count(*) FROM v_compaction_runs"),
+        ["0"]
+    );
 }

@@ -138,7 +138,7 @@ impl TestSession {
                     let kept = first_kept.as_ref().map(|(l, t)| format!(" keeps {l}:{t}"));
                     format!("summary of {}{}", messages.len(), kept.unwrap_or_default())
                 }
-                FoundEffect::ClearedResults { tool_call_ids, .. } => {
+                FoundEffect::EditedResults { tool_call_ids, .. } => {
                     format!("cleared {}", tool_call_ids.join(" "))
                 }
                 FoundEffect::SummaryWithin {

@@ -216,39 +216,51 @@ fn a_summary_of_nothing_is_recorded_without_a_block() {
 }
 
 fn clear(loop_key: &str, calls: &[&str]) -> Step {
+    edited(loop_key, calls, &[])
+}
+
+fn edited(loop_key: &str, calls: &[&str], replaced: &[(&str, &str)]) -> Step {
+    let texts = replaced.iter();
     found(
         loop_key,
-        FoundEffect::ClearedResults {
+        FoundEffect::EditedResults {
             tool_call_ids: calls.iter().map(|id| (*id).to_owned()).collect(),
-            placeholder: "[cleared]".into(),
+            replaced: texts
+                .map(|(id, text)| ((*id).to_owned(), (*text).to_owned()))
+                .collect(),
         },
     )
 }
+
+/// Returns the context, with `#` for each marker of a cleared result.
+fn shown(store: &SqliteStore, leaf: &str) -> Vec<String> {
+    let is_marker = |text: &String| text.starts_with("[cleared: ");
+    let texts = context(store, leaf).into_iter();
+    texts
+        .map(|text| if is_marker(&text) { "#".into() } else { text })
+        .collect()
+}
+
+const EDITS: &str = "SELECT id >> 32, loop, from_seq, part, action FROM edits ORDER BY id";
 
 #[test]
 fn cleared_results_are_replaced_wherever_they_show() {
     let mut steps = three();
     steps.push(clear("c", &["call-one", "call-three", "unknown"]));
     let store = imported(&steps);
+    assert_eq!(rows(&store, BLOCKS), [""; 0]);
     assert_eq!(
-        rows(&store, BLOCKS),
-        [
-            r#"1 1 "earlier" null null null null null 0 1 4"#,
-            r#"3 1 "current" null null null null null 0 1 4"#,
-        ]
+        rows(&store, EDITS),
+        [r#"1 1 2 0 "cleared""#, r#"1 3 2 0 "cleared""#]
     );
     assert_eq!(
-        rows(&store, COVERAGE)[..3],
-        [
-            r#"1 1 0 1 0 0 "kept""#,
-            r#"1 1 2 2 0 0 "truncated""#,
-            r#"1 1 3 3 1 1 "kept""#
-        ]
+        rows(&store, "SELECT trigger, strategy FROM runs"),
+        [r#""edit" "tool""#]
     );
-    let shown = context(&store, "c");
+    let texts = shown(&store, "c");
     assert_eq!(
-        (shown[2].as_str(), shown[6].as_str()),
-        ("[cleared]", "result two")
+        (texts[2].as_str(), texts[6].as_str(), texts[10].as_str()),
+        ("#", "result two", "#")
     );
     check_sizes(&store, "c");
     // Cleared results stay cleared, and repeating the clearing changes nothing.
@@ -260,11 +272,25 @@ fn cleared_results_are_replaced_wherever_they_show() {
         rows(&store, "SELECT outcome FROM runs"),
         [r#""committed""#, r#""committed""#, r#""no_gain""#]
     );
-    let cleared = context(&store, "c")
-        .iter()
-        .filter(|text| *text == "[cleared]")
-        .count();
-    assert_eq!(cleared, 3);
+    let cleared = shown(&store, "c");
+    assert_eq!(cleared.iter().filter(|text| *text == "#").count(), 3);
+}
+
+#[test]
+fn a_text_of_the_transcript_replaces_the_result() {
+    let mut steps = three();
+    let texts = [("call-two", "masked, see out.txt")];
+    steps.push(edited("c", &["call-one", "call-two"], &texts));
+    let store = imported(&steps);
+    let texts = shown(&store, "c");
+    assert_eq!(
+        (texts[2].as_str(), texts[6].as_str()),
+        ("#", "masked, see out.txt")
+    );
+    let actions = "SELECT action, text LIKE 'masked%' FROM edits ORDER BY id";
+    assert_eq!(rows(&store, actions), [r#""cleared" 0"#, r#""replaced" 1"#]);
+    import(&store, &steps);
+    assert_eq!(rows(&store, "SELECT count(*) FROM runs"), ["1"]);
 }
 
 #[test]
@@ -280,9 +306,9 @@ fn results_are_cleared_behind_a_summary_that_stays() {
     steps.push(begin("d", Some("c")));
     steps.extend(work("d", "four"));
     let store = imported(&steps);
-    let shown = context(&store, "d");
-    assert_eq!(shown[..2], ["sum", "answer two"]);
-    assert_eq!(shown[6..9], ["call late", "[cleared]", "end"]);
+    let texts = shown(&store, "d");
+    assert_eq!(texts[..2], ["sum", "answer two"]);
+    assert_eq!(texts[6..9], ["call late", "#", "end"]);
     let again = with(steps, [summary("d", "sum 2", Some(("c", 3)))]);
     let store = imported(&again);
     assert_eq!(context(&store, "d")[..2], ["sum 2", "end"]);
@@ -290,16 +316,16 @@ fn results_are_cleared_behind_a_summary_that_stays() {
 }
 
 #[test]
-fn a_rollup_whose_own_results_are_cleared_stays_one() {
+fn results_are_cleared_behind_a_rollup() {
     let mut steps = three();
     steps.push(summary("c", "sum", Some(("c", 0))));
     steps.push(summary("c", "sum 2", Some(("b", 0))));
     steps.push(clear("c", &["call-two"]));
     let store = imported(&steps);
-    let shown = context(&store, "c");
+    let texts = shown(&store, "c");
     assert_eq!(
-        (shown[0].as_str(), shown[3].as_str(), shown.len()),
-        ("sum 2", "[cleared]", 9)
+        (texts[0].as_str(), texts[3].as_str(), texts.len()),
+        ("sum 2", "#", 9)
     );
     let mut steps = three();
     steps.push(summary("c", "sum", Some(("b", 0))));
@@ -308,7 +334,7 @@ fn a_rollup_whose_own_results_are_cleared_stays_one() {
     steps.push(summary("d", "sum 2", Some(("b", 1))));
     steps.push(clear("d", &["call-two", "call-three"]));
     let store = imported(&steps);
-    assert_eq!(context(&store, "d")[4], "[cleared]");
+    assert_eq!(shown(&store, "d")[4], "#");
     check_sizes(&store, "d");
 }
 
