@@ -18,7 +18,7 @@ use crate::compaction::{CompactionScope, OlderLoops, RunConfig};
 use crate::context::{Chain, Purpose};
 use crate::model::{Json, Size};
 use crate::overlay;
-use crate::store::active_blocks::{ChainView, depth_of};
+use crate::store::active_blocks::{self, ChainLink, ChainView, depth_of};
 use crate::store::{
     self, LoopKey, NewBlock, Outcome, RunKey, RunRow, SessionStore, StoreError, StoreRead,
     StoreResult, StoreWrite, codec,
@@ -328,44 +328,42 @@ impl PendingRun<'_> {
     }
 
     /// True if the live edits of the loops that both chains have are those of the plan's snapshot.
-    fn has_same_edits(&self, now: &Chain) -> bool {
-        let is_in = |chain: &Chain, key: LoopKey| depth_of(&chain.links, key).is_some();
+    fn has_same_edits(&self, now: &[ChainLink]) -> bool {
         let then = &self.snapshot.edits;
-        let then = then.iter().filter(|(key, _)| is_in(now, *key));
-        let runs = now.edit_runs();
+        let then = then.iter().filter(|(key, _)| depth_of(now, *key).is_some());
+        let runs: Vec<_> = now.iter().filter_map(ChainLink::edit_runs).collect();
         let blocks = &self.snapshot.active_blocks;
         let was_in = |key: LoopKey| blocks.binary_search_by_key(&key, |(key, _)| *key).is_ok();
         then.eq(runs.iter().filter(|(key, _)| was_in(*key)))
     }
 
     fn is_unchanged(&self, read: &dyn StoreRead) -> StoreResult<bool> {
-        let (config, window) = (&self.request.policy.compaction, &self.request.policy.window);
-        // Only the active blocks are read, while others wait.
-        let purpose = match config.older_loops {
-            OlderLoops::Skip => Purpose::Plan,
-            OlderLoops::Rollup => Purpose::Build,
-        };
         // Content that was removed or redacted since must not come back in a summary.
         let (session, receipt) = (self.snapshot.session, self.snapshot.last_receipt);
         if read.has_receipt_after(session, receipt)? {
             return Ok(false);
         }
-        let view = ChainView::default();
-        let now = Chain::load(read, self.snapshot.leaf, view, config, window, purpose)?;
+        let (view, leaf) = (ChainView::default(), self.snapshot.leaf);
+        let (config, window) = (&self.request.policy.compaction, &self.request.policy.window);
+        let now = match config.older_loops {
+            // The walk ends where nothing before matters, which follows from the sizes of the loops.
+            OlderLoops::Skip => Chain::load(read, leaf, view, config, window, Purpose::Plan)?.links,
+            // Only the active blocks are read, while others wait.
+            OlderLoops::Rollup => active_blocks::chain(read, leaf, view)?,
+        };
         if !self.has_same_edits(&now) {
             return Ok(false);
         }
-        let (now, then) = (now.active_blocks(), &self.snapshot.active_blocks);
-        // With `Skip` the walk ends where nothing before matters, which an append may move.
+        let then = &self.snapshot.active_blocks;
+        // An append may move the end of a walk with `Skip`.
         let depth = match config.older_loops {
             OlderLoops::Skip => now.len().min(then.len()),
             OlderLoops::Rollup => now.len().max(then.len()),
         };
-        let is_same = now
-            .iter()
-            .rev()
+        let blocks = now.iter().rev().map(ChainLink::active_block);
+        let is_same = blocks
             .take(depth)
-            .eq(then.iter().rev().take(depth));
+            .eq(then.iter().rev().take(depth).copied());
         Ok(is_same && self.snapshot.open == open_digests(read, &self.snapshot.chain.links)?)
     }
 }

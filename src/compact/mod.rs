@@ -200,7 +200,7 @@ fn attempt(
     counted: Option<ContextTokens>,
 ) -> StoreResult<AttemptEnd> {
     let begun = Instant::now();
-    let started_at = Time::now();
+    let now = crate::clock::now();
     let snapshot = match Snapshot::load(store, session, request, counted)? {
         // The trigger may count messages, or use a provider's count; a build with a budget rejects a context that
         // is too large by the store's own count.
@@ -220,6 +220,7 @@ fn attempt(
     if !request.dry_run {
         close_interrupted(store, Some(snapshot.session), false)?;
     }
+    let started_at = Time::sortable_from_millis(now).map_or_else(Time::now, Time::from_text);
     let mut report = CompactReport::of(request, snapshot.before, snapshot.asked_about);
     report.in_flight = snapshot.leaf().complete < snapshot.leaf().turns;
     let (texts, open_row) = (Texts::default(), OpenRow::default());

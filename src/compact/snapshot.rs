@@ -116,8 +116,8 @@ impl Snapshot {
             Chain::load(read, leaf, view, config, window, Purpose::Plan)
         };
         let real = load(ChainView::default())?;
-        let active_blocks = real.active_blocks();
-        let edits = real.edit_runs();
+        let active_blocks = real.links.iter().map(ChainLink::active_block).collect();
+        let edits = real.links.iter().filter_map(ChainLink::edit_runs).collect();
         let anchor = real.links.first().filter(|link| link.is_anchor());
         let anchor = anchor.map(|link| link.row.key);
         let chain = if request.trigger == CompactTrigger::Force {

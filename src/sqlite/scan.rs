@@ -92,7 +92,7 @@ impl SqliteReader<'_> {
             RECEIPTS => "SELECT audit_seq, audit AS chain FROM receipt_chain WHERE session = ?1",
             _ => "SELECT audit_seq, audit AS chain FROM sessions WHERE key = ?1",
         };
-        self.first(sql, [session.0], |row| audit_end(row))?
+        self.one(sql, [session.0], |row| audit_end(row))?
             .ok_or_else(|| missing("the audit chain of session", session.0))
     }
 

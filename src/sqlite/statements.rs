@@ -50,7 +50,9 @@ pub(super) const LEASE_COLUMNS: [&str; 7] = [
 // Whoever looks for a block of a chain knows its loop.
 const BLOCK_CORE_COLUMNS: &str = "b.key, b.generation, b.run, b.kind, b.extends, b.first_start,
     b.first_end, b.compacted_start, b.compacted_end, b.recent_start, b.recent_end, b.through,
-    b.tokens_block, b.bytes_block, b.messages_block, b.edits";
+    b.tokens_block, b.bytes_block, b.messages_block";
+
+const RUN_POINT_COLUMNS: &str = "r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick";
 
 /// A statement that is put together once.
 type Sql = LazyLock<String>;
@@ -106,9 +108,9 @@ pub(super) static LOOP_OF_CHAIN: Sql = Sql::new(|| {
     ))
 });
 
-// The newest generation is looked up, not taken from the loop: a noted number is no promise.
+// The newest generation is looked up, not taken from the loop: a noted number is no promise. A settled block has no
+// edits, so that the last of its columns is not looked for in the row.
 pub(super) static LOOP_WITH_BLOCK: Sql = Sql::new(|| {
-    let columns = &*GENERATION_COLUMNS;
     on_one_line(format!(
         "SELECT {CORE_COLUMNS}, CASE WHEN b.key IS NOT NULL THEN
                  r.key IS NOT NULL
@@ -116,7 +118,7 @@ pub(super) static LOOP_WITH_BLOCK: Sql = Sql::new(|| {
                  AND l.edits = 0
                  AND (b.kind IN ('current', 'earlier')
                      OR (SELECT s.edits FROM sessions s WHERE s.key = l.session) = 0)
-             END AS is_settled, {columns}
+             END AS is_settled, {BLOCK_CORE_COLUMNS}, NULL AS edits, {RUN_POINT_COLUMNS}
          FROM loops l
              LEFT JOIN blocks b ON b.loop = l.key
              LEFT JOIN runs r ON r.key = b.run AND r.outcome = 'committed'
@@ -125,15 +127,10 @@ pub(super) static LOOP_WITH_BLOCK: Sql = Sql::new(|| {
 });
 
 pub(super) static GENERATIONS: Sql = Sql::new(|| {
-    let columns = &*GENERATION_COLUMNS;
     on_one_line(format!(
-        "SELECT {columns} FROM blocks b JOIN runs r ON r.key = b.run
+        "SELECT {BLOCK_CORE_COLUMNS}, b.edits, {RUN_POINT_COLUMNS} FROM blocks b JOIN runs r ON r.key = b.run
          WHERE b.loop = ?1 AND r.outcome = 'committed' ORDER BY b.generation DESC"
     ))
-});
-
-static GENERATION_COLUMNS: Sql = Sql::new(|| {
-    format!("{BLOCK_CORE_COLUMNS}, r.loop AS run_loop, r.turns AS run_turns, r.tick AS run_tick")
 });
 
 pub(super) const MESSAGE_REFS: &str =

@@ -3,12 +3,13 @@
 use std::sync::LazyLock;
 
 use rusqlite::types::{ToSql, ToSqlOutput};
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{OptionalExtension, params, params_from_iter};
 
 use super::from_sqlite;
 use super::reader::{SqliteReader, packed};
 use crate::store::audit::{AuditEntry, AuditKind};
 use crate::store::codec::{author_number, role_number};
+use crate::store::columns::{Columns, missing};
 use crate::store::error::{StoreError, StoreResult};
 use crate::store::mapping::*;
 use crate::store::scan::ScanRuns;
@@ -28,9 +29,8 @@ impl SqliteReader<'_> {
         columns: &str,
         values: Vec<BoundValue<'_>>,
     ) -> StoreResult<()> {
-        let places = vec!["?"; values.len()].join(", ");
-        let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places})");
-        self.run(&sql, bind(values)).map(drop)
+        self.run(&insert_into(table, columns), bind(values))
+            .map(drop)
     }
 
     /// Writes the next row of an audit chain.
@@ -120,12 +120,41 @@ macro_rules! next_key {
     };
 }
 
-fn key_of(statement: &str, connection: &Connection) -> StoreResult<i64> {
-    connection
-        .prepare_cached(statement)
-        .map_err(from_sqlite)?
-        .query_row([], |row| row.get(0))
-        .map_err(from_sqlite)
+/// Returns the statement that inserts a row with these columns.
+pub(super) fn insert_into(table: &str, columns: &str) -> String {
+    let places = vec!["?"; columns.split(',').count()].join(", ");
+    format!("INSERT INTO {table} ({columns}) VALUES ({places})")
+}
+
+/// Returns the statement that inserts a row with these columns and the next key.
+fn insert_with_key(table: &str, columns: &str, next_key: &str) -> String {
+    let places = vec!["?"; columns.split(',').count()].join(", ");
+    format!("INSERT INTO {table} ({columns}, key) VALUES ({places}, {next_key})")
+}
+
+static INSERT_RUN: LazyLock<String> =
+    LazyLock::new(|| insert_with_key("runs", RUN_COLUMNS, next_key!("runs")));
+static INSERT_BLOCK: LazyLock<String> =
+    LazyLock::new(|| insert_with_key("blocks", BLOCK_COLUMNS, next_key!("blocks")));
+static INSERT_BLOCK_MESSAGE: LazyLock<String> =
+    LazyLock::new(|| insert_into("block_messages", &format!("{BLOCK_MESSAGE_COLUMNS}, id")));
+
+/// Closing a run never changes its first columns. An update that names a column checks its reference and writes to
+/// its indexes, also if the value stays the same, so that a run that has its tick already keeps it.
+static CLOSE_RUN_AT_ITS_TICK: LazyLock<String> =
+    LazyLock::new(|| format!("{} AND tick = ?5", close_run_from(6)));
+static CLOSE_RUN: LazyLock<String> = LazyLock::new(|| close_run_from(5));
+
+/// Returns the statement that writes the columns of a run from one on. The values of all columns and the key are
+/// bound to it.
+fn close_run_from(first: usize) -> String {
+    let columns: Vec<&str> = RUN_COLUMNS.split(',').map(str::trim).collect();
+    let written = (1..).zip(&columns).skip(first - 1);
+    let written: Vec<String> = written
+        .map(|(at, name)| format!("{name} = ?{at}"))
+        .collect();
+    let (written, key) = (written.join(", "), columns.len() + 1);
+    format!("UPDATE runs SET {written} WHERE key = ?{key}")
 }
 
 impl WriteSessions for SqliteReader<'_> {
@@ -355,11 +384,8 @@ impl WriteMessages for SqliteReader<'_> {
 
 impl WriteRuns for SqliteReader<'_> {
     fn insert_run(&mut self, row: &RunRow) -> StoreResult<RunKey> {
-        let key = key_of(concat!("SELECT ", next_key!("runs")), self.connection)?;
-        let mut values = open_run_values(row)?;
-        values.push(BoundValue::Integer(Some(key)));
-        self.insert("runs", &format!("{RUN_COLUMNS}, key"), values)?;
-        Ok(RunKey(key))
+        self.run(&INSERT_RUN, bind(open_run_values(row)?))?;
+        Ok(RunKey(self.last_key()))
     }
 
     fn close_run(&mut self, row: &RunRow, was: Option<[u8; 32]>) -> StoreResult<()> {
@@ -367,10 +393,11 @@ impl WriteRuns for SqliteReader<'_> {
         let kind = AuditKind::Run;
         self.write_audit(row.session, &AuditEntry { kind, digest, was })?;
         let mut values = run_values(row, Some(&digest))?;
-        let places = vec!["?"; values.len()].join(", ");
         values.push(BoundValue::Integer(Some(row.key.0)));
-        let sql = format!("UPDATE runs SET ({RUN_COLUMNS}) = ({places}) WHERE key = ?");
-        self.run(&sql, bind(values)).map(drop)
+        match self.run(&CLOSE_RUN_AT_ITS_TICK, bind(values.clone()))? {
+            1 => Ok(()),
+            _ => self.run(&CLOSE_RUN, bind(values)).map(drop),
+        }
     }
 
     fn note_audit(&mut self, session: SessionKey, entry: &AuditEntry) -> StoreResult<()> {
@@ -419,10 +446,8 @@ impl WriteHides for SqliteReader<'_> {
 
 impl WriteBlocks for SqliteReader<'_> {
     fn insert_block(&mut self, block: &NewBlock) -> StoreResult<BlockKey> {
-        let key = key_of(concat!("SELECT ", next_key!("blocks")), self.connection)?;
-        let mut values = block_values(block)?;
-        values.push(BoundValue::Integer(Some(key)));
-        self.insert("blocks", &format!("{BLOCK_COLUMNS}, key"), values)?;
+        self.run(&INSERT_BLOCK, bind(block_values(block)?))?;
+        let key = self.last_key();
         for (ordinal, message) in (0u32..).zip(&block.messages) {
             self.insert_block_message(packed(key, ordinal), message)?;
         }
@@ -480,18 +505,25 @@ impl WriteLeases for SqliteReader<'_> {
     }
 }
 
-impl StoreWrite for SqliteReader<'_> {}
+impl StoreWrite for SqliteReader<'_> {
+    fn begin_generation(&mut self, loop_key: LoopKey, through: u32) -> StoreResult<u32> {
+        self.run(
+            "UPDATE OR FAIL loops SET generation = generation + 1, sealed_seq = max(sealed_seq, ?2) \
+             WHERE key = ?1",
+            [loop_key.0, through.into()],
+        )?;
+        let sql = "SELECT generation FROM loops WHERE key = ?1";
+        self.one(sql, [loop_key.0], |row| row.get("generation"))?
+            .ok_or_else(|| missing("loop", loop_key.0))
+    }
+}
 
 impl SqliteReader<'_> {
     fn insert_block_message(&self, id: i64, message: &BlockMessage) -> StoreResult<()> {
         let mut values = block_message_values(message)?;
         let text = message.body.as_ref().and_then(|body| body.text.as_deref());
         values.extend([BoundValue::Text(text), BoundValue::Integer(Some(id))]);
-        self.insert(
-            "block_messages",
-            &format!("{BLOCK_MESSAGE_COLUMNS}, id"),
-            values,
-        )
+        self.run(&INSERT_BLOCK_MESSAGE, bind(values)).map(drop)
     }
 
     /// Writes the coverage of a block. A statement that may fail at a guard or a foreign key copies the
@@ -513,10 +545,10 @@ impl SqliteReader<'_> {
 }
 
 /// The numbers of coverage rows that one statement inserts, in descending order.
-const COVERAGE_AT_ONCE: [usize; 3] = [16, 4, 1];
+const COVERAGE_AT_ONCE: [usize; 4] = [16, 8, 4, 1];
 
 /// The statements that insert so many rows of coverage.
-static INSERT_COVERAGE: LazyLock<[String; 3]> = LazyLock::new(|| {
+static INSERT_COVERAGE: LazyLock<[String; 4]> = LazyLock::new(|| {
     COVERAGE_AT_ONCE.map(|rows| {
         let rows = vec!["(?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
         format!(

@@ -16,8 +16,8 @@ use crate::overlay::turn_seqs;
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, ChainView, depth_of};
 use crate::store::append::{recorded_size, size_through};
 use crate::store::{
-    self, BlockCore, BlockKey, CallSite, LiveEdits, LoopKey, MessageEdit, NewBlock, RunKey,
-    Section, SessionKey, Size, StoreError, StoreRead, StoreResult,
+    self, BlockCore, BlockKey, CallSite, LiveEdits, LoopKey, MessageEdit, NewBlock, Section,
+    SessionKey, Size, StoreError, StoreRead, StoreResult,
 };
 
 /// The loops of a chain from the first that may be in the context to the leaf.
@@ -132,21 +132,6 @@ impl Chain {
             size.add(*shown);
         }
         size
-    }
-
-    /// Returns the active block on each loop.
-    pub fn active_blocks(&self) -> Vec<(LoopKey, Option<BlockKey>)> {
-        let of = |link: &ChainLink| (link.row.key, link.block.as_ref().map(|block| block.key));
-        self.links.iter().map(of).collect()
-    }
-
-    /// Returns the runs whose edits are live, loop by loop.
-    pub fn edit_runs(&self) -> Vec<(LoopKey, Vec<RunKey>)> {
-        let of = |link: &ChainLink| {
-            let edits = link.edits.as_ref()?;
-            Some((link.row.key, edits.runs().to_vec()))
-        };
-        self.links.iter().filter_map(of).collect()
     }
 
     /// Returns the chain with the hidden turns of the loops in `other`, since a loop without a new block stays

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
-    EditRow, LoopKey, LoopRow, NewBlock, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite,
+    EditRow, LoopKey, NewBlock, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite,
 };
 
 /// Returns the number of the next run from a leaf: one more than the committed runs of its chain.
@@ -19,12 +19,8 @@ pub fn next_round(read: &dyn StoreRead, session: SessionKey, leaf: LoopKey) -> S
 }
 
 /// Returns the runs whose edits the text of a block is made with.
-fn edits_behind(
-    read: &dyn StoreRead,
-    leaf: LoopKey,
-    owner: &LoopRow,
-    block: &NewBlock,
-) -> StoreResult<Vec<String>> {
+fn edits_behind(read: &dyn StoreRead, leaf: LoopKey, block: &NewBlock) -> StoreResult<Vec<String>> {
+    let owner = read.loop_by_key(block.row.loop_key)?;
     let mut walk = ActiveBlocks::new(read, leaf, ChainView::default());
     let own = walk.live_edits(owner.key)?;
     let found = walk.edits_behind(owner.parent, &block.row.core, own.as_ref())?;
@@ -52,15 +48,12 @@ pub fn commit(
     let is_edited = !blocks.is_empty() && write.edit_count(run.session)? > 0;
     let mut generations = Vec::with_capacity(blocks.len());
     for mut block in blocks {
-        let mut owner = write.loop_by_key(block.row.loop_key)?;
-        owner.totals.generation += 1;
         // An earlier loop may still run: covered messages must not be replaced any more.
-        owner.totals.sealed_seq = owner.totals.sealed_seq.max(block.row.through);
-        write.update_totals(&owner, &owner.progress)?;
-        block.row.generation = owner.totals.generation;
+        let (loop_key, through) = (block.row.loop_key, block.row.through);
+        block.row.generation = write.begin_generation(loop_key, through)?;
         block.row.run = run.key;
         if is_edited {
-            block.row.edits = edits_behind(write, run.point.loop_key, &owner, &block)?;
+            block.row.edits = edits_behind(write, run.point.loop_key, &block)?;
         }
         generations.push(block.row.generation);
         write.insert_block(&block)?;

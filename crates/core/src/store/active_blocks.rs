@@ -19,7 +19,8 @@ use super::append::size_within;
 use super::error::StoreResult;
 use super::live_edits::LiveEdits;
 use super::rows::{
-    BlockCore, BlockKind, Cut, FlipRow, Generation, LoopCore, Outcome, Point, RunKey, RunRow, Size,
+    BlockCore, BlockKey, BlockKind, Cut, FlipRow, Generation, LoopCore, Outcome, Point, RunKey,
+    RunRow, Size,
 };
 use super::{LoopKey, LoopWithBlock, RunSummary, SessionKey, StoreRead, Tick};
 
@@ -80,6 +81,17 @@ impl ChainLink {
     /// If a turn is missing.
     pub fn size_through(&self, read: &dyn StoreRead, turns: u32) -> StoreResult<Size> {
         size_within(read, self.row.key, turns, self.end_of(turns))
+    }
+
+    /// Returns the loop and its active block.
+    pub fn active_block(&self) -> (LoopKey, Option<BlockKey>) {
+        (self.row.key, self.block.as_ref().map(|block| block.key))
+    }
+
+    /// Returns the loop and the runs whose edits are live on it; `None` without such edits.
+    pub fn edit_runs(&self) -> Option<(LoopKey, Vec<RunKey>)> {
+        let edits = self.edits.as_ref()?;
+        Some((self.row.key, edits.runs().to_vec()))
     }
 
     /// True if the active block covers every loop before this one.

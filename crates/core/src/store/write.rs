@@ -239,4 +239,13 @@ pub trait StoreWrite:
     + WriteNotes
     + WriteIndex
 {
+    /// Begins the next generation of the blocks of a loop, and makes the messages before the sequence `through` final.
+    /// Returns the number of the generation.
+    fn begin_generation(&mut self, loop_key: LoopKey, through: u32) -> StoreResult<u32> {
+        let mut owner = self.loop_by_key(loop_key)?;
+        owner.totals.generation += 1;
+        owner.totals.sealed_seq = owner.totals.sealed_seq.max(through);
+        self.update_totals(&owner, &owner.progress)?;
+        Ok(owner.totals.generation)
+    }
 }
