@@ -92,10 +92,10 @@ pub const POSTGRES: RequiredProgram = RequiredProgram {
         bins.filter(has_server).max()
     },
 };
-/// An interpreter with the packages of the providers, whose types validate requests.
+/// An interpreter with the packages of the providers and of ATIF, whose types validate requests and trajectories.
 pub const PROVIDER_TYPES: RequiredProgram = RequiredProgram {
-    name: "Python with the packages `openai` and `anthropic`",
-    from: "pip install openai anthropic; LOOPSTORE_PROVIDERS_PYTHON=INTERPRETER",
+    name: "Python with the packages `openai`, `anthropic` and `atif`",
+    from: "pip install openai anthropic atif; LOOPSTORE_PROVIDERS_PYTHON=INTERPRETER",
     find: || std::env::var_os("LOOPSTORE_PROVIDERS_PYTHON").map(PathBuf::from),
 };
 pub const PYTHON: RequiredProgram = program!("python3", "Debian: python3");

@@ -940,7 +940,7 @@ class Session:
         """Return the originals in another form, or write them to a file.
 
         Args:
-            format: `phi-core`, `openai`, `responses`, `anthropic`, `markdown` or `jsonl`.
+            format: `phi-core`, `openai`, `responses`, `anthropic`, `markdown`, `jsonl` or `atif`.
             path: The file, which is never incomplete; replaced if it exists.
             loop_id: Only the chain that ends in this loop.
         """
