@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use loopstore::extend::source::sources;
 use loopstore::extend::{SessionRow, SourceRow};
-use loopstore::provider::{Form, Mending};
+use loopstore::provider::Form;
 use loopstore::{Database, LoopId};
 use loopstore_admin::backup::is_part_of;
 use loopstore_admin::retention::files_removed;
 use loopstore_export::{
-    ExportError, ExportForm, OtlpContent, OtlpReport, export, export_otlp, export_source,
+    ExportError, ExportForm, ExportReport, Omission, OtlpContent, OtlpReport, export, export_otlp,
+    export_source,
 };
 use loopstore_files::WholeFile;
 use loopstore_terminal::output::{Counted, note, remove_unfinished_copies};
@@ -26,8 +27,9 @@ const NAMED: usize = 5;
 /// Export a session in another format
 ///
 /// Writes to stdout, or with -o to a file, which is renamed into place and so never incomplete.
-/// Importing phi-core restores the session with its active blocks; jsonl restores everything: digests,
-/// runs, blocks, undos. The formats openai, responses, anthropic and markdown hold the originals, compacted or
+/// Importing phi-core restores the session with its active blocks; jsonl and atif restore everything: digests,
+/// runs, blocks, undos. With atif, stderr lists what the format has no place for; it is in `extra.loopstore`.
+/// The formats openai, responses, anthropic and markdown hold the originals, compacted or
 /// not; `loopstore context` prints what the model sees. otlp-json holds traces by OpenTelemetry's conventions for
 /// generative AI; what was guessed is reported on stderr.
 #[derive(clap::Args)]
@@ -68,6 +70,8 @@ enum ExportFormat {
     Jsonl,
     /// Traces of OpenTelemetry, one ExportTraceServiceRequest a line.
     OtlpJson,
+    /// A trajectory in Harbor's ATIF 1.8, with the sessions of sub-agents; with --loop, only the chain.
+    Atif,
     /// The file from which the session was imported, byte for byte.
     Original,
 }
@@ -85,12 +89,24 @@ pub fn run(app: &mut App, args: &ExportArgs) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session(&*store, &args.session)?;
     let what = what(&*store, &session, args)?;
-    let mended = match &args.output {
+    let report = match &args.output {
         None => write_what(&*store, &session, &what, app.out.writer())?,
         Some(path) => to_file(app, &*store, &session, &what, path)?,
     };
-    note_mended(&mended);
+    note_mended(&report.mended);
+    note_omitted(&report.omitted);
     Ok(Done::Well)
+}
+
+/// Prints the completeness report to stderr, a line for each kind.
+fn note_omitted(omitted: &[Omission]) {
+    for Omission { kind, count, kept } in omitted {
+        let place = match kept {
+            true => "only in extra.loopstore",
+            false => "not in the output",
+        };
+        note(&format!("note: {count} {}: {place}", kind.label()));
+    }
 }
 
 fn check(app: &App, args: &ExportArgs) -> Result<(), CliError> {
@@ -111,6 +127,7 @@ fn check(app: &App, args: &ExportArgs) -> Result<(), CliError> {
             | ExportFormat::Openai
             | ExportFormat::Responses
             | ExportFormat::Anthropic
+            | ExportFormat::Atif
     );
     if app.json && args.output.is_none() && !is_document {
         return usage("--json needs -o FILE with this format: it is not one JSON document");
@@ -134,6 +151,7 @@ fn what(store: &dyn Database, session: &SessionRow, args: &ExportArgs) -> Result
             let leaf = select::loop_id(store, session, args.loop_id.as_deref())?;
             return Ok(What::Traces(content, leaf));
         }
+        ExportFormat::Atif => ExportForm::Atif,
         ExportFormat::Original => {
             let found = sources(store, &session.session_id)?;
             if found.is_empty() {
@@ -201,15 +219,15 @@ fn write_what(
     session: &SessionRow,
     what: &What,
     out: &mut dyn Write,
-) -> Result<Vec<Mending>, ExportError> {
+) -> Result<ExportReport, ExportError> {
     match what {
         What::Form(form, leaf) => export(store, &session.session_id, leaf.as_ref(), *form, out),
         What::Traces(content, leaf) => {
             let report = export_otlp(store, &session.session_id, leaf.as_ref(), *content, out)?;
             note_gaps(&report);
-            Ok(Vec::new())
+            Ok(ExportReport::default())
         }
-        What::Source(row) => export_source(store, row, out).map(|_| Vec::new()),
+        What::Source(row) => export_source(store, row, out).map(|_| ExportReport::default()),
     }
 }
 
@@ -226,7 +244,7 @@ fn to_file(
     session: &SessionRow,
     what: &What,
     path: &Path,
-) -> Result<Vec<Mending>, CliError> {
+) -> Result<ExportReport, CliError> {
     let shown = path.display().to_string();
     let failed = |why: &dyn std::fmt::Display| {
         CliError::Failed(format!("cannot write {}: {why}", text::line(&shown)).into())
@@ -237,15 +255,19 @@ fn to_file(
     remove_unfinished_copies(path);
     let file = WholeFile::create(path).map_err(|error| failed(&error))?;
     let mut out = Counted::new(BufWriter::with_capacity(64 << 10, file));
-    let mended = match write_what(store, session, what, &mut out) {
+    let report = match write_what(store, session, what, &mut out) {
         Err(ExportError::Write(error)) => return Err(failed(&error)),
         written => written?,
     };
     let (out, bytes) = out.into_parts();
     let file = out.into_inner().map_err(|error| failed(error.error()))?;
     file.finish().map_err(|error| failed(&error))?;
-    app.print(&json!({"file": shown, "bytes": bytes}), || {
+    let mut result = json!({"file": shown, "bytes": bytes});
+    if matches!(what, What::Form(ExportForm::Atif, _)) {
+        result["omitted"] = json!(report.omitted);
+    }
+    app.print(&result, || {
         format!("Wrote {} to {}.", text::bytes(bytes), text::line(&shown))
     })?;
-    Ok(mended)
+    Ok(report)
 }

@@ -14,15 +14,17 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod atif;
 mod markdown;
 mod native;
+mod omissions;
 mod otlp;
 mod phi_core;
 mod session_jsonl;
 mod visible;
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::str::FromStr;
 
 use loopstore::compaction::UnknownWord;
@@ -39,6 +41,7 @@ use loopstore::provider::{Form, Mending, ProviderRequest};
 
 pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
 pub use otlp::{OtlpContent, OtlpGap, OtlpReport, export_otlp};
+pub use omissions::{Omission, OmissionKind};
 pub use visible::visible;
 
 /// The form of an export.
@@ -54,6 +57,17 @@ pub enum ExportForm {
     Lines,
     /// Traces of OpenTelemetry, with or without content ([`export_otlp`] also returns what was guessed).
     Otlp(OtlpContent),
+    /// A trajectory in Harbor's ATIF 1.8, which an import reads without loss; of a chain only its steps.
+    Atif,
+}
+
+/// What an export changed or left out.
+#[derive(Debug, Default)]
+pub struct ExportReport {
+    /// The changes that were made to the messages so that a provider accepts the request.
+    pub mended: Vec<Mending>,
+    /// The content that the form cannot represent, by kind.
+    pub omitted: Vec<Omission>,
 }
 
 impl FromStr for ExportForm {
@@ -64,12 +78,13 @@ impl FromStr for ExportForm {
             "phi-core" => Ok(Self::PhiCore),
             "markdown" => Ok(Self::Markdown),
             "jsonl" => Ok(Self::Lines),
+            "atif" => Ok(Self::Atif),
             "otlp-json" => Ok(Self::Otlp(OtlpContent::Included)),
             "otlp-json-without-content" => Ok(Self::Otlp(OtlpContent::Omitted)),
             _ => text.parse().map(Self::Request).map_err(|_| {
                 UnknownWord::new(
                     text,
-                    "phi-core, openai, responses, anthropic, markdown, jsonl, otlp-json, \
+                    "phi-core, openai, responses, anthropic, markdown, jsonl, atif, otlp-json, \
                      otlp-json-without-content",
                 )
             }),
@@ -103,11 +118,12 @@ impl From<SourceError> for ExportError {
     }
 }
 
-/// Writes a session from one snapshot. Returns the changes that were made to the messages so that a provider accepts
-/// the request.
+/// Writes a session from one snapshot. Returns the changes that were made to messages, and what the form cannot
+/// represent.
 ///
 /// With `leaf`, the chain that ends in this loop is written. Without `leaf`, a request has the chain of the current
-/// loop, and the other forms have all loops. The interchange form always has all loops.
+/// loop, and the other forms have all loops. The interchange form always has all loops. A trajectory also contains the
+/// sessions of sub-agents.
 ///
 /// # Errors
 /// If the session or the loop does not exist, the store fails, or `out` fails.
@@ -125,8 +141,8 @@ impl From<SourceError> for ExportError {
 /// assert!(String::from_utf8(text)?.contains("Will it rain?"));
 /// // Or what goes to a provider.
 /// let mut request = Vec::new();
-/// let mended = export(store.database(), chat.id(), None, "openai".parse()?, &mut request)?;
-/// assert!(mended.is_empty());
+/// let report = export(store.database(), chat.id(), None, "openai".parse()?, &mut request)?;
+/// assert!(report.mended.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn export(
@@ -135,7 +151,7 @@ pub fn export(
     leaf: Option<&LoopId>,
     form: ExportForm,
     out: &mut dyn Write,
-) -> Result<Vec<Mending>, ExportError> {
+) -> Result<ExportReport, ExportError> {
     store::read(store, |read| {
         let counter = store.counter().name();
         Ok(export_from(read, counter, session, leaf, form, out))
@@ -149,12 +165,14 @@ fn export_from(
     leaf: Option<&LoopId>,
     form: ExportForm,
     out: &mut dyn Write,
-) -> Result<Vec<Mending>, ExportError> {
+) -> Result<ExportReport, ExportError> {
     let session = session_of(read, session)?;
+    let mut report = ExportReport::default();
     match form {
         ExportForm::PhiCore => phi_core::write(read, &session, out)?,
         ExportForm::Request(form) => {
-            return request(read, &stretches(read, &session, leaf, true)?, form, out);
+            let chain = stretches(read, &session, leaf, true)?;
+            report.mended = request(read, &chain, form, out)?;
         }
         ExportForm::Markdown => {
             markdown::write(
@@ -174,8 +192,9 @@ fn export_from(
         ExportForm::Otlp(content) => {
             otlp::write(read, &session, leaf, content, out)?;
         }
+        ExportForm::Atif => report.omitted = atif::write(read, &session, counter, leaf, out)?,
     }
-    Ok(Vec::new())
+    Ok(report)
 }
 
 /// The messages of one loop that are written.
@@ -218,6 +237,16 @@ fn each_message(
     stretch: &ExportRange,
     visit: &mut dyn FnMut(MessageRow) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
+    each_message_of(read, stretch.row.key, 0..stretch.end_seq, visit)
+}
+
+/// Visits a range of the messages of a loop; an error of `visit` ends it.
+fn each_message_of(
+    read: &dyn StoreRead,
+    loop_key: LoopKey,
+    seqs: Range<u32>,
+    visit: &mut dyn FnMut(MessageRow) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
     let mut failed = None;
     let visit: &mut Visit<'_, MessageRow> = &mut |row| {
         Ok(match visit(row) {
@@ -228,7 +257,7 @@ fn each_message(
             }
         })
     };
-    read.messages(stretch.row.key, 0..stretch.end_seq, visit)?;
+    read.messages(loop_key, seqs, visit)?;
     failed.map_or(Ok(()), Err)
 }
 

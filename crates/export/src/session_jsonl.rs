@@ -17,7 +17,7 @@ use loopstore::model::{AgentMessage, LoopId};
 use loopstore_transcripts::internal::form::*;
 use serde::Serialize;
 
-use super::{ExportError, ExportRange, each_message};
+use super::{ExportError, ExportRange, each_message_of};
 
 /// The number of turns that are read at a time.
 const TURNS_AT_ONCE: u32 = 1024;
@@ -43,27 +43,24 @@ pub(super) fn write(
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     let mut lines = LineWriter::new(read, session, out)?;
-    lines.session(counter)?;
-    for row in read.loops(session.key)? {
-        lines.one_loop(row)?;
-    }
-    for run in runs(read, session)? {
-        lines.run(&read.run_by_key(run)?)?;
-    }
-    lines.pins()?;
-    lines.hides()?;
-    for row in manifests(read, session)? {
-        lines.manifest(&row)?;
-    }
-    let records = lines.written;
-    lines.line(&EndLine {
-        record: LineKind::End,
-        records,
-    })
+    lines.all(counter)
+}
+
+/// Writes the lines of the session without those of its messages, as the values of a list. The end counts the messages
+/// too.
+pub(super) fn write_rows(
+    read: &dyn StoreRead,
+    session: &SessionRow,
+    counter: &str,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let mut lines = LineWriter::new(read, session, out)?;
+    lines.is_list = true;
+    lines.all(counter)
 }
 
 /// Returns the closed runs of a session, oldest first.
-fn runs(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<Vec<RunKey>> {
+pub(super) fn runs(read: &dyn StoreRead, session: &SessionRow) -> StoreResult<Vec<RunKey>> {
     let mut keys = Vec::new();
     read.runs(session.key, &mut |run| {
         if run.outcome != Outcome::Running {
@@ -88,6 +85,8 @@ struct LineWriter<'a> {
     ids: HashMap<LoopKey, LoopId>,
     out: &'a mut dyn Write,
     written: u64,
+    /// True if the lines are the values of a list, without those of messages.
+    is_list: bool,
 }
 
 impl<'a> LineWriter<'a> {
@@ -106,12 +105,39 @@ impl<'a> LineWriter<'a> {
                 .collect(),
             out,
             written: 0,
+            is_list: false,
+        })
+    }
+
+    fn all(&mut self, counter: &str) -> Result<(), ExportError> {
+        let (read, session) = (self.read, self.session);
+        self.session(counter)?;
+        for row in read.loops(session.key)? {
+            self.one_loop(row)?;
+        }
+        for run in runs(read, session)? {
+            self.run(&read.run_by_key(run)?)?;
+        }
+        self.pins()?;
+        self.hides()?;
+        for row in manifests(read, session)? {
+            self.manifest(&row)?;
+        }
+        let records = self.written;
+        self.line(&EndLine {
+            record: LineKind::End,
+            records,
         })
     }
 
     fn line(&mut self, line: &impl Serialize) -> Result<(), ExportError> {
+        if self.is_list && self.written > 0 {
+            self.out.write_all(b",\n")?;
+        }
         serde_json::to_writer(&mut *self.out, line)?;
-        self.out.write_all(b"\n")?;
+        if !self.is_list {
+            self.out.write_all(b"\n")?;
+        }
         self.written += 1;
         Ok(())
     }
@@ -147,7 +173,10 @@ impl<'a> LineWriter<'a> {
         self.turns(&row)?;
         let end_seq = row.totals.next_seq;
         let stretch = ExportRange { row, end_seq };
-        self.messages(&stretch)?;
+        match self.is_list {
+            true => self.written += u64::from(end_seq),
+            false => self.messages(&stretch)?,
+        }
         self.notes(&stretch.row)?;
         self.calls(&stretch.row)
     }
@@ -222,7 +251,7 @@ impl<'a> LineWriter<'a> {
 
     fn messages(&mut self, stretch: &ExportRange) -> Result<(), ExportError> {
         let (read, mut chain) = (self.read, [0; 32]);
-        each_message(read, stretch, &mut |row| {
+        each_message_of(read, stretch.row.key, 0..stretch.end_seq, &mut |row| {
             // A message without its content has no source of its time: the chain has it.
             let stamped = row.chain != codec::chain(&chain, &row.body.digest, None);
             chain = row.chain;

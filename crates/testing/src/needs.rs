@@ -92,10 +92,11 @@ pub const POSTGRES: RequiredProgram = RequiredProgram {
         bins.filter(has_server).max()
     },
 };
-/// An interpreter with the packages of the providers and of OpenTelemetry, whose types validate what is written.
+/// An interpreter with the packages of the providers, of ATIF and of OpenTelemetry, whose types validate what is
+/// written.
 pub const PROVIDER_TYPES: RequiredProgram = RequiredProgram {
-    name: "Python with the packages `openai`, `anthropic` and `opentelemetry-proto`",
-    from: "pip install openai anthropic opentelemetry-proto; LOOPSTORE_PROVIDERS_PYTHON=INTERPRETER",
+    name: "Python with the packages `openai`, `anthropic`, `atif` and `opentelemetry-proto`",
+    from: "pip install openai anthropic atif opentelemetry-proto; LOOPSTORE_PROVIDERS_PYTHON=INTERPRETER",
     find: || std::env::var_os("LOOPSTORE_PROVIDERS_PYTHON").map(PathBuf::from),
 };
 pub const PYTHON: RequiredProgram = program!("python3", "Debian: python3");

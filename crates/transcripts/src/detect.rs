@@ -3,8 +3,9 @@
 use super::{Importer, SessionLines};
 
 /// Every format but loopstore's own lines, with the cargo feature that it is part of.
-const FORMATS: [(&str, &str); 20] = [
+const FORMATS: [(&str, &str); 21] = [
     ("phi-core", "phi-core"),
+    ("atif", "atif"),
     ("qwen-code", "qwen-code"),
     ("claude-code", "claude-code"),
     ("opencode", "opencode"),
@@ -40,6 +41,8 @@ pub fn importers() -> &'static [&'static dyn Importer] {
         &SessionLines,
         #[cfg(feature = "phi-core")]
         &super::PhiCore,
+        #[cfg(feature = "atif")]
+        &super::Atif,
         #[cfg(feature = "qwen-code")]
         &super::QwenCode,
         #[cfg(feature = "claude-code")]

@@ -27,6 +27,8 @@ mod adk;
 #[cfg(feature = "aider")]
 mod aider;
 mod appended;
+#[cfg(feature = "atif")]
+mod atif;
 mod authors;
 #[cfg(feature = "claude-code")]
 mod claude_code;
@@ -107,6 +109,8 @@ pub use adk::Adk;
 #[cfg(feature = "aider")]
 pub use aider::Aider;
 pub use appended::import_appended;
+#[cfg(feature = "atif")]
+pub use atif::Atif;
 #[cfg(feature = "claude-code")]
 pub use claude_code::ClaudeCode;
 #[cfg(feature = "cline")]

@@ -249,7 +249,14 @@ export interface ExpandOptions {
 }
 
 /** The forms of an export. */
-export type ExportForm = "phi-core" | "openai" | "responses" | "anthropic" | "markdown" | "jsonl";
+export type ExportForm =
+  | "phi-core"
+  | "openai"
+  | "responses"
+  | "anthropic"
+  | "markdown"
+  | "jsonl"
+  | "atif";
 
 const EDIT = ["match", "tool", "larger", "olderThan", "dryRun", "reason"] as const;
 const CONTEXT = ["maxTokens", "maxBytes", "format", "check", "signal"] as const;

@@ -968,7 +968,7 @@ class Session:
         """Return the originals in another form, or write them to a file.
 
         Args:
-            format: `phi-core`, `openai`, `responses`, `anthropic`, `markdown`, `jsonl`, `otlp-json` or
+            format: `phi-core`, `openai`, `responses`, `anthropic`, `markdown`, `jsonl`, `atif`, `otlp-json` or
                 `otlp-json-without-content`.
             path: The file, which is never incomplete; replaced if it exists.
             loop_id: Only the chain that ends in this loop.

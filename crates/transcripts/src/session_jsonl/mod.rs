@@ -1,9 +1,11 @@
-//! loopstore's own lines: all that is stored of a session, as `export --format jsonl` writes it.
+//! loopstore's own lines: all that is stored of a session, as `export --format jsonl` writes it. The same lines are in
+//! the documents of `export --format atif`.
 //!
 //! The lines are written into the store unchanged, in one transaction. Then the session is checked as by `verify`, so
 //! that an altered file leaves no rows. If the session is stored already, only new rows are added. [`form`] defines
 //! the lines.
 
+mod atif;
 mod blocks;
 pub mod form;
 mod loop_rows;
@@ -11,6 +13,7 @@ mod redacted;
 mod restore;
 mod runs;
 
+use std::io::{Read as _, SeekFrom};
 use std::path::Path;
 
 use loopstore::model::MAX_JSON_DEPTH;
@@ -25,6 +28,8 @@ use super::{ImportError, Importer, Sink, Source};
 
 /// The messages of a block are in one line, and each may be as long as a record.
 const MAX_LINE_BYTES: usize = 256 << 20;
+/// The beginning of a file by which its form is recognised.
+const HEAD_BYTES: u64 = 64 << 10;
 /// The number of levels by which a line is deeper than a stored value.
 const MORE_DEPTH: usize = 16;
 
@@ -39,7 +44,7 @@ impl Importer for SessionLines {
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
         let outline = KeyOutline::of(head);
-        outline.has("record") && outline.has("loopstore")
+        outline.has("record") && outline.has("loopstore") || atif::is_document(&outline)
     }
 
     fn import(&self, _source: &mut Source<'_>, _sink: &mut dyn Sink) -> Result<(), ImportError> {
@@ -64,6 +69,14 @@ fn read(source: &mut Source<'_>, into: &mut SessionRestorer<'_>) -> Result<(), I
         path: source.path.to_owned(),
         source: error,
     };
+    source.reader.seek(SeekFrom::Start(0)).map_err(unread)?;
+    let mut head = Vec::new();
+    let mut start = (&mut *source.reader).take(HEAD_BYTES);
+    start.read_to_end(&mut head).map_err(unread)?;
+    source.reader.seek(SeekFrom::Start(0)).map_err(unread)?;
+    if atif::is_document(&KeyOutline::of(&head)) {
+        return atif::read(source, into);
+    }
     let mut lines = ValueReader::new(source.reader)
         .map_err(unread)?
         .with_limits(MAX_LINE_BYTES, MAX_JSON_DEPTH + MORE_DEPTH);

@@ -12,7 +12,7 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use crate::support::root::fixture;
 
 /// A transcript of each format, with the folder that contains it.
-const FILES: [(&str, &str); 20] = [
+const FILES: [(&str, &str); 21] = [
     ("claude-code", "kite-1.jsonl"),
     ("claude-code", "rewinds.jsonl"),
     ("codex", "lighthouse.jsonl"),
@@ -29,6 +29,7 @@ const FILES: [(&str, &str); 20] = [
     ("swe-agent", "lantern.traj.json"),
     ("adk", "press.json"),
     ("pi", "garden.jsonl"),
+    ("atif", "quay.json"),
     ("cline", "tasks/1780000000000/api_conversation_history.json"),
     (
         "cline",

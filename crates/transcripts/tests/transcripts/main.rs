@@ -1,6 +1,7 @@
 //! Imports of other tools' transcripts and of exported lines: whole, grown, damaged and repeated.
 
 mod agents;
+mod atif;
 mod authors;
 mod claude_code;
 mod compaction_events;

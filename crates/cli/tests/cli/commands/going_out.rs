@@ -337,6 +337,33 @@ fn lines_bring_a_session_into_another_database() {
 }
 
 #[test]
+fn a_trajectory_brings_a_session_into_another_database() {
+    let stage = Stage::new();
+    stage.say("compact work --force --keep-first 0 --keep-recent 1");
+    let said = stage.say("export work --format atif -o work.json");
+    assert_eq!(said.code, 0);
+    let notes = &said.err;
+    for note in [
+        "note: 1 runs of compaction with their blocks and undos: only in extra.loopstore",
+        "note: 1 versions of agents: not in the output",
+    ] {
+        assert!(notes.contains(note), "{notes}");
+    }
+    assert_eq!(stage.say("--db other.db import work.json").code, 0);
+    stage.say("export work --format jsonl -o work.jsonl");
+    stage.say("--db other.db export work --format jsonl -o again.jsonl");
+    let read = |name: &str| std::fs::read(stage.path(name)).unwrap();
+    assert!(read("again.jsonl") == read("work.jsonl"));
+    let written = stage.json("export work --format atif -o again.json");
+    let omitted = written["omitted"].as_array().unwrap();
+    let runs = serde_json::json!({"kind": "run", "count": 1, "kept": true});
+    assert!(omitted.contains(&runs), "{written}");
+    let chain = stage.json("export work --format atif --loop try");
+    assert_eq!(chain["schema_version"], "ATIF-v1.8");
+    assert!(chain["extra"].get("loopstore").is_none());
+}
+
+#[test]
 fn requests_hold_the_originals_of_the_chain() {
     let stage = Stage::new();
     stage.say("compact work --max-tokens 9000");

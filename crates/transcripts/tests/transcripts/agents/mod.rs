@@ -12,5 +12,5 @@ mod openhands;
 mod qwen;
 mod real;
 mod reserved;
-mod stage;
+pub mod stage;
 mod swe_agent;

@@ -22,6 +22,10 @@ fn transcript(format: &str) -> Option<&'static str> {
             r#"{"system":"Be brief.","messages":[{"role":"user","content":"Hi"},{"role":"KIND","content":"x"}]}"#
         }
         "responses" => r#"{"input":[{"role":"user","content":"Hi"},{"type":"KIND"}]}"#,
+        "atif" => {
+            r#"{"schema_version":"ATIF-v1.8","session_id":"s","steps":[
+                {"source":"user","message":"Hi"},{"source":"KIND","message":"x"}]}"#
+        }
         "claude-code" => {
             r#"{"type":"user","uuid":"a","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"Hi"}}
 {"type":"KIND","uuid":"b","parentUuid":"a","sessionId":"s","seq":0}"#

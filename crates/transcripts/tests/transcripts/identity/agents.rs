@@ -1,9 +1,10 @@
-//! Conversations as the runs of SWE-agent, mini-swe-agent and OpenHands, and as the tasks of Roo Code.
+//! Conversations as the runs of SWE-agent, mini-swe-agent and OpenHands, as trajectories in ATIF, and as the tasks of Roo
+//! Code.
 
 use serde_json::{Value, json};
 
 use super::forms::{
-    Line, LineContent, anthropic_messages, call_id, iso, lines_of, millis, openai_chat,
+    ID, Line, LineContent, anthropic_messages, call_id, iso, lines_of, millis, openai_chat,
 };
 
 pub fn swe_agent(lines: &[Line]) -> String {
@@ -27,6 +28,31 @@ pub fn swe_agent(lines: &[Line]) -> String {
 pub fn mini_swe_agent(lines: &[Line]) -> String {
     json!({"info": {"mini_version": "2.1.0", "config": {}}, "messages": chat(lines),
         "trajectory_format": "mini-swe-agent-1.1"})
+    .to_string()
+}
+
+pub fn atif(lines: &[Line]) -> String {
+    let mut steps: Vec<Value> = Vec::new();
+    for (nth, line) in lines.iter().enumerate() {
+        let text = line.content.text();
+        if let (LineContent::Result(_), Some(step)) = (&line.content, steps.last_mut()) {
+            step["observation"] =
+                json!({"results": [{"source_call_id": call_id(nth - 1), "content": text}]});
+            continue;
+        }
+        let source = match &line.content {
+            LineContent::Prompt(_) => "user",
+            _ => "agent",
+        };
+        let mut step = json!({"step_id": steps.len() + 1, "timestamp": iso(line.at), "source": source,
+            "message": text});
+        if matches!(line.content, LineContent::Call(_)) {
+            step["tool_calls"] = json!([{"tool_call_id": call_id(nth), "function_name": "read", "arguments": {"path": "a"}}]);
+        }
+        steps.push(step);
+    }
+    json!({"schema_version": "ATIF-v1.8", "session_id": ID,
+        "agent": {"name": "heron", "version": "1"}, "steps": steps})
     .to_string()
 }
 

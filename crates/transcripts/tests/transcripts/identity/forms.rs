@@ -58,9 +58,9 @@ impl Form {
     }
 }
 
-const ID: &str = "0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001";
+pub const ID: &str = "0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001";
 
-pub const FORMS: [Form; 21] = [
+pub const FORMS: [Form; 22] = [
     own(
         "claude-code",
         "0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001.jsonl",
@@ -78,6 +78,7 @@ pub const FORMS: [Form; 21] = [
     own("opencode", "ses_1.json", opencode),
     own("pi", "pi.jsonl", pi),
     own("adk", "adk.json", adk),
+    own("atif", "trajectory.json", agents::atif),
     own(
         "qwen-code",
         "0198aaaa-bbbb-7ccc-8ddd-eeeeffff0001.jsonl",

@@ -4,4 +4,4 @@ mod bad;
 mod progress;
 mod recorded;
 mod same;
-mod stage;
+pub mod stage;

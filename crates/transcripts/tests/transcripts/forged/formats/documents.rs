@@ -112,6 +112,32 @@ pub fn mini_swe_agent(at: At) -> Vec<Written> {
     vec![("run.traj.json", run.to_string())]
 }
 
+pub fn atif(at: At) -> Vec<Written> {
+    let reference = json!([{"trajectory_id": "child", "session_id": "harbour"}]);
+    let steps = json!([
+        {"step_id": 1, "source": "system", "message": at("harness-system")},
+        {"step_id": 2, "source": "user", "message": first()},
+        {"step_id": 3, "source": "agent", "message": at("agent-text"), "reasoning_content": at("agent-reasoning"),
+            "tool_calls": [
+                {"tool_call_id": "c1", "function_name": "bash", "arguments": {"command": at("agent-argument")}},
+                {"tool_call_id": "c2", "function_name": "delegate", "arguments": {"task": at("agent-task")}}],
+            "observation": {"results": [
+                {"source_call_id": "c1", "content": format!("{}{}", at("tool-result"), idle()), "extra": {"is_error": true, "x": at("tool-extra")}},
+                {"source_call_id": "c2", "content": at("child-result"), "subagent_trajectory_ref": reference},
+                {"content": at("tool-plain")}]}},
+        {"step_id": 4, "source": "system", "message": "", "observation": {"results": [{"content": at("harness-event")}]}},
+        {"step_id": 5, "source": "agent", "message": "Order BY70 is found."},
+        {"step_id": 6, "source": "user", "message": SECOND},
+        {"step_id": 7, "source": "agent", "message": [{"type": "text", "text": "Order BY77 is found."}], "extra": {"x": at("agent-extra")}},
+    ]);
+    let child = json!({"trajectory_id": "child", "agent": {"name": at("agent-name")}, "steps": [
+        {"step_id": 1, "source": "user", "message": at("child-task")},
+        {"step_id": 2, "source": "agent", "message": at("child-text")}]});
+    let document = json!({"schema_version": "ATIF-v1.8", "session_id": "harbour", "agent": {"name": "heron", "version": "1"},
+        "steps": steps, "notes": at("harness-notes"), "extra": {"x": at("harness-extra")}, "subagent_trajectories": [child]});
+    vec![("trajectory.json", document.to_string())]
+}
+
 pub fn opencode(at: At) -> Vec<Written> {
     let message = |id: usize, role: &str, parts: Value| {
         let info = json!({"id": format!("msg_{id:02}"), "sessionID": "ses_harbour", "role": role, "modelID": "m", "providerID": "p",

@@ -31,10 +31,11 @@ pub type Written = (&'static str, String);
 pub type Format = (&'static str, fn(At) -> Vec<Written>);
 
 /// Every format.
-pub const FORMATS: [Format; 20] = [
+pub const FORMATS: [Format; 21] = [
     ("adk", chats::adk),
     ("aider", documents::aider),
     ("anthropic", providers::anthropic),
+    ("atif", documents::atif),
     ("claude-code", claude_code::claude_code),
     ("cline", tasks::cline),
     ("codex", events::codex),

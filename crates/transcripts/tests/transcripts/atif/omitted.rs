@@ -1,0 +1,87 @@
+//! The completeness report: everything that the format has no place for is counted and named.
+
+use insta::assert_snapshot;
+use loopstore::{SessionId, SqliteStore, Store};
+use loopstore_export::{ExportForm, ExportReport, export};
+
+use super::stage::{odd_session, parsed, read, written};
+use crate::support::edited_histories::play;
+use crate::support::root::fixture;
+
+fn report(report: &ExportReport) -> String {
+    let line = |of: &loopstore_export::Omission| {
+        let kept = if of.kept { "kept" } else { "lost" };
+        format!("{} {} ({kept})\n", of.count, of.kind.label())
+    };
+    report.omitted.iter().map(line).collect()
+}
+
+#[test]
+fn each_kind_is_counted() {
+    let store = Store::in_memory().unwrap();
+    let id = odd_session(&store);
+    let (text, found) = written(store.database(), &id);
+    assert!(found.mended.is_empty());
+    assert_snapshot!(report(&found), @"");
+    let notes = parsed(&text)["notes"].as_str().unwrap().to_owned();
+    assert!(
+        notes.contains("1 signatures of thinking: only in extra.loopstore."),
+        "{notes}"
+    );
+}
+
+#[test]
+fn overlays_are_counted() {
+    let store = SqliteStore::in_memory().unwrap();
+    play(&store, 5, 40);
+    let id = SessionId::new("s5").unwrap();
+    let (_, found) = written(&store, &id);
+    let text = report(&found);
+    for word in ["runs of compaction", "edits of messages", "loops with"] {
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn a_chain_alone_has_no_rows_and_says_that_content_is_lost() {
+    let store = Store::in_memory().unwrap();
+    let id = odd_session(&store);
+    let chat = store.session("harbour").unwrap();
+    let leaf = chat.leaf().unwrap().unwrap();
+    let mut bytes = Vec::new();
+    let found = export(
+        store.database(),
+        &id,
+        Some(&leaf),
+        ExportForm::Atif,
+        &mut bytes,
+    )
+    .unwrap();
+    assert!(found.omitted.iter().all(|of| !of.kept));
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(!text.contains("loopstore\":"), "{text}");
+    // It is a foreign trajectory then.
+    let other = SqliteStore::in_memory().unwrap();
+    let imported = read(&other, text.as_bytes()).unwrap();
+    assert_eq!((imported.sessions.len(), imported.skipped.len()), (1, 0));
+}
+
+#[test]
+fn a_subagent_that_is_not_stored_is_named() {
+    let store = SqliteStore::in_memory().unwrap();
+    let mut document = parsed(&std::fs::read_to_string(fixture("atif/quay.json")).unwrap());
+    read(&store, document.to_string().as_bytes()).unwrap();
+    let id = SessionId::new("quay-7").unwrap();
+    let (text, found) = written(&store, &id);
+    assert!(!report(&found).contains("not embedded"));
+    // Only the session of the caller is imported elsewhere.
+    document = parsed(&text);
+    document
+        .as_object_mut()
+        .unwrap()
+        .remove("subagent_trajectories");
+    let other = SqliteStore::in_memory().unwrap();
+    read(&other, document.to_string().as_bytes()).unwrap();
+    let (_, found) = written(&other, &id);
+    assert!(report(&found).contains("1 sub-agents that are not embedded (lost)"));
+}
