@@ -348,10 +348,7 @@ fn a_run_of_reported_edits_is_no_sealed_compaction() {
         ..Setting::default()
     };
     let (chat, _) = converse(Agent::OfStore, &setting, true, (2, 3));
-    let policy = Policy {
-        provider: Some(SealingProvider::Anthropic),
-        ..Policy::default()
-    };
+    let policy = Policy::default().provider(SealingProvider::Anthropic);
     let own = chat.clone().with_policy(policy).context().unwrap();
     assert_eq!(
         (own.messages, own.faults),

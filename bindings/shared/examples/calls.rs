@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(())
     })?;
     let read = measured(rounds, || {
-        let at = (None, None, None);
+        let at = (None, None, None, None);
         let built = context(&chat, None, None, at, false).map_err(|_| "no context")?;
         messages::write("openai", &built).map_err(|_| "no JSON")?;
         Ok(())
