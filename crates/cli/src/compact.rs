@@ -302,7 +302,13 @@ impl CompactArgs {
         app: &mut App,
         prompts: &summarize::SharedPrompts,
     ) -> Result<OpenedSession, CliError> {
-        let store = app.open_for(!self.writes_nothing())?;
+        // The edits of a dry run are written and taken back.
+        let is_written = self
+            .config
+            .settings(self.settings())?
+            .clear_tool_results
+            .is_some();
+        let store = app.open_for(is_written || !self.writes_nothing())?;
         let session = select::session(&*store, &self.session)?;
         let request = self.request(&*store, &session, prompts)?;
         Ok((store, session, request))
