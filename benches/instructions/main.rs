@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use loopstore::extend::{ReadWork, StoreResult, WriteWork};
 use loopstore::*;
 use loopstore_transcripts::{ImportOptions, import_paths};
 use workload::store::Recorded;
@@ -25,7 +26,7 @@ use workload::{Outcome, judge};
 /// The environment variable with the path of a child process; the folder is an argument.
 const PATH: &str = "LOOPSTORE_BENCH_PATH";
 const BASELINE: &str = "instructions/baseline.toml";
-const PATHS: [&str; 5] = ["append", "build", "compact", "import", "trigger"];
+const PATHS: [&str; 6] = ["append", "build", "commit", "compact", "import", "trigger"];
 /// The largest ratio of a path to its baseline.
 const BOUND: f64 = 1.05;
 /// The same answers with their results, appended through a handle and through the interface below it.
@@ -41,6 +42,31 @@ type Counts = BTreeMap<String, u64>;
 #[inline(never)]
 fn measured(work: &mut dyn FnMut() -> Outcome<()>) -> Outcome<()> {
     std::hint::black_box(work())
+}
+
+/// A store of which only the writes are counted.
+struct CountedWrites<'a>(&'a SqliteStore);
+
+impl SessionStore for CountedWrites<'_> {
+    fn read(&self, work: ReadWork<'_>) -> StoreResult<()> {
+        self.0.read(work)
+    }
+
+    fn write(&self, work: WriteWork<'_>) -> StoreResult<()> {
+        let (mut work, mut done) = (Some(work), Ok(()));
+        let counted = measured(&mut || {
+            if let Some(work) = work.take() {
+                done = self.0.write(work);
+            }
+            Ok(())
+        });
+        counted.map_err(|error| StoreError::Other(error.to_string().into()))?;
+        done
+    }
+
+    fn counter(&self) -> &dyn TokenCounter {
+        self.0.counter()
+    }
 }
 
 /// Returns a session of a loop and a half, of which the first is compacted.
@@ -76,6 +102,26 @@ fn path(name: &str, folder: &Path) -> Outcome<()> {
             // The first build opens a connection.
             recorded.build()?;
             measured(&mut || (0..5).try_for_each(|_| recorded.build().map(|_| ())))?;
+        }
+        "commit" => {
+            let request = CompactRequest {
+                trigger: CompactTrigger::Length,
+                ..CompactRequest::default()
+            };
+            for round in 0..5 {
+                recorded.fill((0..12).map(|_| turns.next_turn()).collect())?;
+                // The first one prepares its statements.
+                let report = match round {
+                    0 => compact_session_loops(&recorded.store, &recorded.session, &request)?,
+                    _ => {
+                        let counted = CountedWrites(&recorded.store);
+                        compact_session_loops(&counted, &recorded.session, &request)?
+                    }
+                };
+                if report.outcome != loopstore::compact::CompactOutcome::Committed {
+                    return Err(format!("not compacted: {report:?}").into());
+                }
+            }
         }
         "compact" => {
             let config = CompactionConfig::default();
