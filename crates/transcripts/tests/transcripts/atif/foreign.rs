@@ -89,7 +89,19 @@ fn a_field_that_cannot_be_read_is_named_and_kept() {
     ], "subagent_trajectories": [5, {"steps": 1}, {"steps": [
         {"source": "user", "message": "Again", "is_copied_context": true}]}]});
     let found = import(&Atif, &text.to_string());
-    assert_snapshot!(found.reasons(), @"");
+    assert_snapshot!(found.reasons(), @r#"
+    Some(1) step 2: field `observation`: invalid type: integer `3`, expected a sequence
+    Some(1) step 2: a tool call: missing field `arguments`
+    Some(1) step 2: field `metrics`: invalid type: string "many", expected i64
+    Some(1) step 3: field `tool_calls`: no list
+    Some(1) step 5: its `source` is missing or no text
+    Some(1) step 6: it has no `message`
+    Some(1) step 7: invalid type: integer `7`, expected an object
+    Some(1) embedded trajectory 1: invalid type: integer `5`, expected an object
+    Some(1) embedded trajectory 2: its `steps` are missing or no list
+    Some(1) embedded trajectory 3: it only repeats context
+    "#);
+    println!("{}", outline(&found));
     assert_snapshot!(outline(&found), @"");
     let messages: Vec<_> = found.sessions[0].messages().collect();
     assert_eq!(source(messages[1])["metrics"]["prompt_tokens"], "many");
