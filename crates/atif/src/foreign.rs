@@ -60,11 +60,16 @@ impl ForeignStep {
         let mut step = Step::new(known, Json::parse(message).map_err(reason)?);
         let observation = read.take(&mut fields, "observation");
         step.observation = observation.filter(|seen: &Observation| !seen.results.is_empty());
-        read.text = format!("{message}{}", fields.to_text());
+        let extra = fields.take("extra");
+        let (more, _) = without_rows(extra).unwrap_or_else(|reason| {
+            read.notes.push(format!("field `extra`: {reason}"));
+            (None, false)
+        });
+        let text = more.as_ref().map_or("", Json::as_str);
+        read.text = format!("{message}{}{text}", fields.to_text());
         fields.take("source");
         fields.take("step_id");
         step.is_copied_context = fields.read("is_copied_context").unwrap_or(false);
-        let extra = fields.take("extra");
         step.extra = extra.map(ToOwned::to_owned);
         step.timestamp = fields.take_text("timestamp");
         if known == StepSource::Agent {
@@ -75,10 +80,8 @@ impl ForeignStep {
             step.metrics = read.metrics(&mut fields);
         }
         read.rest = fields.to_extra();
-        match without_rows(extra) {
-            Ok((Some(extra), _)) => read.rest.insert("extra", extra),
-            Ok((None, _)) => {}
-            Err(reason) => read.notes.push(format!("field `extra`: {reason}")),
+        if let Some(more) = more {
+            read.rest.insert("extra", more);
         }
         read.step = Some(step);
         Ok(read)

@@ -109,26 +109,23 @@ pub fn content_of(message: &Json) -> Vec<Content> {
     match message.read::<Vec<Json>>() {
         Ok(parts) => parts.into_iter().map(block_of).collect(),
         Err(_) if message.is_null() => Vec::new(),
-        Err(_) => vec![Content::Other(message.clone())],
+        Err(_) => vec![block_of(message.clone())],
     }
 }
 
 fn block_of(part: Json) -> Content {
-    let Ok(read) = part.read::<StepPart>() else {
-        return Content::Other(part);
-    };
-    match (read.r#type.as_str(), read.text, read.source) {
-        ("text", Some(text), None) => Content::text(text),
-        ("image", None, Some(source)) => {
-            let data = source.path.strip_prefix("data:");
-            let data = data.and_then(|data| data.split_once(";base64,"));
-            match data {
-                Some((media_type, data)) => Content::image(data, media_type),
-                None => Content::Other(part),
-            }
-        }
-        _ => Content::Other(part),
+    if let Ok(StepPart {
+        r#type,
+        text: None,
+        source: Some(source),
+    }) = part.read()
+        && r#type == "image"
+        && let Some(data) = source.path.strip_prefix("data:")
+        && let Some((media_type, data)) = data.split_once(";base64,")
+    {
+        return Content::image(data, media_type);
     }
+    part.read().unwrap_or(Content::Other(part))
 }
 
 /// Returns the usage of a call; `None` if the metrics have no number of tokens and no cost.

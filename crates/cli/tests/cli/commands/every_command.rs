@@ -30,7 +30,7 @@ const LINES: &[(&str, &str)] = &[
     ("export", "export work --format phi-core"),
     ("export", "export work --format openai"),
     ("export", "export work --format jsonl -o work.jsonl"),
-    ("export", "export work --format atif"),
+    ("export", "export work --format atif -o work.atif.json"),
     ("resume", "resume work --for codex -o work.codex.jsonl"),
     ("report", "report work"),
     ("report", "report --all -o pages"),

@@ -17,7 +17,30 @@ fn quay() -> Value {
 fn a_trajectory_becomes_loops_calls_a_run_and_a_subagent() {
     let found = import_fixture(&Atif, "atif/quay.json");
     assert_eq!(found.reasons(), "");
-    assert_snapshot!(outline(&found), @"");
+    assert_snapshot!(outline(&found), @r#"
+    session Own(SessionId("quay-7")) "Crates and barrels"
+      loop loop-0 after - Completed
+        - system {"content":"You look after the quay."}
+        0 user "Count the crates."
+        0 assistant thinking "Two places to look at." + "I count." + call c1 bash {"command":"ls crates"} + call c2 delegate {"task":"Count the barrels."} model=otter-1 usage={"input":320,"output":80,"reasoning":12,"cache_read":200,"cost":0.00045}
+        0 toolResult "crate-1\ncrate-2" of bash c1
+        0 toolResult "Nine barrels." of delegate c2
+        1 assistant "Two crates and nine barrels." usage={"input":640,"output":9}
+        compaction Summary { messages: [Llm(LlmMessage { message: User(UserMessage { content: [Text(Text { text: "The crates were counted: two. The barrels: nine.", extra: Extra { fields: [], absent: [] } })], timestamp: None, author: Some(Harness) }), turn_id: None, extra: Extra { fields: [], absent: [] } })], first_kept: None }
+      loop loop-1 after loop-0 Running
+        0 user "And this one?" + image image/png + image 
+        0 assistant call c3 look {}
+        0 toolResult "A crate." of look c3
+        0 user "The light is low."
+        1 assistant "It is a third crate."
+    session Own(SessionId("quay-7/barrels"))
+      loop loop-0 after - Completed
+        0 user "Count the barrels."
+        0 assistant "Nine barrels."
+    session Own(SessionId("quay-7")) "Crates and barrels"
+      loop loop-0 after - Completed started loop-0 by c2
+      loop loop-1 after loop-0 Completed
+    "#);
     let main = &found.sessions[0].head;
     assert_eq!(main.title.as_deref(), Some("Crates and barrels"));
     let session = &main.session;
@@ -89,8 +112,25 @@ fn a_field_that_cannot_be_read_is_named_and_kept() {
     ], "subagent_trajectories": [5, {"steps": 1}, {"steps": [
         {"source": "user", "message": "Again", "is_copied_context": true}]}]});
     let found = import(&Atif, &text.to_string());
-    assert_snapshot!(found.reasons(), @"");
-    assert_snapshot!(outline(&found), @"");
+    assert_snapshot!(outline(&found), @r#"
+    session Key("0")
+      loop loop-0 after - Completed
+        0 user "Hi"
+        0 assistant 
+        1 assistant other {"odd":true}
+        - wind {"message":"Whoo","source":"wind"}
+        1 user "An event."
+    skipped Some(1) step 2: field `observation`: invalid type: integer `3`, expected a sequence
+    skipped Some(1) step 2: a tool call: missing field `arguments`
+    skipped Some(1) step 2: field `metrics`: invalid type: string "many", expected i64
+    skipped Some(1) step 3: field `tool_calls`: no list
+    skipped Some(1) step 5: its `source` is missing or no text
+    skipped Some(1) step 6: it has no `message`
+    skipped Some(1) step 7: invalid type: integer `7`, expected an object
+    skipped Some(1) embedded trajectory 1: invalid type: integer `5`, expected an object
+    skipped Some(1) embedded trajectory 2: its `steps` are missing or no list
+    skipped Some(1) embedded trajectory 3: it only repeats context
+    "#);
     let messages: Vec<_> = found.sessions[0].messages().collect();
     assert_eq!(source(messages[1])["metrics"]["prompt_tokens"], "many");
 }

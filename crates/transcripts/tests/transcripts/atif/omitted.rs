@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use loopstore::{SessionId, SqliteStore, Store};
 use loopstore_export::{ExportForm, ExportReport, export};
+use loopstore_transcripts::{ImportOptions, import_paths};
 
 use super::stage::{odd_session, parsed, read, written};
 use crate::support::edited_histories::play;
@@ -22,7 +23,19 @@ fn each_kind_is_counted() {
     let id = odd_session(&store);
     let (text, found) = written(store.database(), &id);
     assert!(found.mended.is_empty());
-    assert_snapshot!(report(&found), @"");
+    assert_snapshot!(report(&found), @"
+    1 signatures of thinking (kept)
+    1 items that only their provider can read (kept)
+    1 images of a type that the format does not have, or without their bytes (kept)
+    1 blocks of unknown types (kept)
+    1 blocks with fields that the format does not have (kept)
+    9 messages with fields that the format does not have (kept)
+    1 arguments of calls that are not objects (kept)
+    1 results that do not follow the answer with their call (kept)
+    2 records that no model sees (kept)
+    3 loops with their status, times and metadata (kept)
+    1 versions of agents (lost)
+    ");
     let notes = parsed(&text)["notes"].as_str().unwrap().to_owned();
     assert!(
         notes.contains("1 signatures of thinking: only in extra.loopstore."),
@@ -69,19 +82,18 @@ fn a_chain_alone_has_no_rows_and_says_that_content_is_lost() {
 #[test]
 fn a_subagent_that_is_not_stored_is_named() {
     let store = SqliteStore::in_memory().unwrap();
-    let mut document = parsed(&std::fs::read_to_string(fixture("atif/quay.json")).unwrap());
-    read(&store, document.to_string().as_bytes()).unwrap();
+    let path = fixture("atif/quay.json");
+    read(&store, &std::fs::read(&path).unwrap()).unwrap();
     let id = SessionId::new("quay-7").unwrap();
-    let (text, found) = written(&store, &id);
+    let (_, found) = written(&store, &id);
     assert!(!report(&found).contains("not embedded"));
-    // Only the session of the caller is imported elsewhere.
-    document = parsed(&text);
-    document
-        .as_object_mut()
-        .unwrap()
-        .remove("subagent_trajectories");
+    // Only the session of the caller is imported.
     let other = SqliteStore::in_memory().unwrap();
-    read(&other, document.to_string().as_bytes()).unwrap();
+    let options = ImportOptions {
+        session: Some(id.clone()),
+        ..ImportOptions::default()
+    };
+    import_paths(&other, &[path], &options, &mut |_| {}).unwrap();
     let (_, found) = written(&other, &id);
     assert!(report(&found).contains("1 sub-agents that are not embedded (lost)"));
 }
