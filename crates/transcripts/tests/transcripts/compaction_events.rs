@@ -91,7 +91,9 @@ fn a_compaction_that_a_transcript_brought_is_told_of_once() {
         let paths = [PathBuf::from(path)];
         let bring = || import_paths(&*store, &paths, &options, &mut |_| {}).unwrap();
         bring();
-        let runs = store.run_rows(None).unwrap();
+        // A run of edits is no compaction: it has no events, and hooks are not called.
+        let mut runs = store.run_rows(None).unwrap();
+        runs.retain(|run| run.text("trigger").as_deref() != Some("edit"));
         assert!(!runs.is_empty(), "{path}");
         let found = events(&store);
         assert_eq!(found.len(), 2 * runs.len(), "{path}");

@@ -232,10 +232,19 @@ fn edited(loop_key: &str, calls: &[&str], replaced: &[(&str, &str)]) -> Step {
     )
 }
 
-/// Returns the context, with `#` for each marker of a cleared result.
+/// Returns the texts that a model sees, with the edits, and with `#` for each marker of a cleared result.
 fn shown(store: &SqliteStore, leaf: &str) -> Vec<String> {
     let is_marker = |text: &String| text.starts_with("[cleared: ");
-    let texts = context(store, leaf).into_iter();
+    let session = read(store, |read| {
+        Ok(read.sessions()?.remove(0).session_id.clone())
+    })
+    .unwrap();
+    let options = BuildOptions {
+        leaf: Some(loop_id(leaf)),
+        ..BuildOptions::default()
+    };
+    let context = build_context_from_session(store, &session, &options).unwrap();
+    let texts = context.messages.iter().map(text_of);
     texts
         .map(|text| if is_marker(&text) { "#".into() } else { text })
         .collect()

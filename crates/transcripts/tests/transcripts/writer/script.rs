@@ -317,7 +317,7 @@ fn show(read: &dyn StoreRead, link: &ChainLink, shown: &mut Vec<String>) -> Stor
     })
 }
 
-fn text_of(message: &AgentMessage) -> String {
+pub fn text_of(message: &AgentMessage) -> String {
     let message = message.message().unwrap();
     let texts: Vec<&str> = message.texts().collect();
     match message.tool_calls().next() {
