@@ -8,6 +8,7 @@ use loopstore::extend as store;
 use loopstore::model::*;
 use loopstore::provider::{Form, read};
 use loopstore::*;
+use loopstore_testing::conformance::sealed_runs::policy;
 use loopstore_verify::verify;
 use serde_json::{Value, json};
 
@@ -348,7 +349,7 @@ fn a_run_of_reported_edits_is_no_sealed_compaction() {
         ..Setting::default()
     };
     let (chat, _) = converse(Agent::OfStore, &setting, true, (2, 3));
-    let policy = Policy::default().provider(SealingProvider::Anthropic);
+    let policy = policy(Some(SealingProvider::Anthropic));
     let own = chat.clone().with_policy(policy).context().unwrap();
     assert_eq!(
         (own.messages, own.faults),

@@ -102,7 +102,9 @@ fn eligible(
     counts_cleared: bool,
 ) -> Vec<TurnThinking> {
     let mut turns = turns(request, end);
-    turns.truncate(turns.len().saturating_sub(kept(request).unwrap_or(0)));
+    // The provider keeps one turn at least, which tells requests with all thinking from those without.
+    let least = usize::from(request.sends_cleared_thinking.is_none());
+    turns.truncate(turns.len().saturating_sub(kept(request).unwrap_or(least)));
     turns.retain(|turn| counts_cleared || !request.is_cleared(turn));
     turns
 }
