@@ -20,8 +20,8 @@ use super::edits::{RunEdits, edits_of, live_runs};
 /// One of the two contexts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiffSide {
-    /// The originals, as if no block were active and no edit were live. They are those of the other side's point in time, if it has one,
-    /// else the current ones.
+    /// The originals, as if no block were active and no edit were live. They are those of the other side's point in
+    /// time, if it has one, else the current ones.
     Raw,
     /// The context of the next model call.
     Now,
