@@ -4,7 +4,8 @@
 //! `baseline.toml` states became slower by a change of the code. Each path runs in its own process under
 //! callgrind, which counts only while `measured` runs. The messages, their order and the number of rounds are
 //! fixed. Salts, ids and hash seeds are random, but their bytes cost the same up to some thousandths. Another
-//! compiler or processor may need a new baseline: `LOOPSTORE_BASELINE=write cargo bench --bench instructions`.
+//! compiler or processor may need a new baseline: `LOOPSTORE_BASELINE=write cargo bench --bench instructions`. A build
+//! of a session with a thousand edits is compared with one without; `-- edited` runs only this comparison.
 
 #[allow(dead_code)]
 #[path = "../import/transcripts.rs"]
@@ -20,7 +21,7 @@ use loopstore::extend::{ReadWork, StoreResult, WriteWork};
 use loopstore::*;
 use loopstore_transcripts::{ImportOptions, import_paths};
 use workload::store::Recorded;
-use workload::turns::Turns;
+use workload::turns::{IN_A_LOOP, Turns};
 use workload::{Outcome, judge};
 
 /// The environment variable with the path of a child process; the folder is an argument.
@@ -33,6 +34,15 @@ const BOUND: f64 = 1.05;
 const DOORS: [&str; 2] = ["handle", "below"];
 /// The largest ratio of a handle to the interface below it.
 const HANDLE_BOUND: f64 = 1.03;
+
+/// Builds of the same session with edits and without.
+const EDITED: [&str; 2] = ["edited", "unedited"];
+/// The number of live edits, at least.
+const EDITS: usize = 1_000;
+/// The turns of one run of edits.
+const EDITED_TURNS: u32 = 16;
+/// The largest ratio of a build with edits to one without.
+const EDITED_BOUND: f64 = 1.05;
 
 type Result<T> = Outcome<T>;
 /// Thousands of instructions of each path.
@@ -81,6 +91,9 @@ fn session(folder: &Path, turns: &mut Turns) -> Outcome<Recorded> {
 fn path(name: &str, folder: &Path) -> Outcome<()> {
     if name == "import" {
         return import(folder);
+    }
+    if EDITED.contains(&name) {
+        return build_again(folder);
     }
     let mut turns = Turns::new(7);
     let mut recorded = session(folder, &mut turns)?;
@@ -184,6 +197,45 @@ fn door(name: &str, mut recorded: Recorded, turns: &mut Turns) -> Outcome<()> {
     Ok(())
 }
 
+/// Creates the session of a build with edits, or without; that is not counted. The edits clear answers, arguments and
+/// results in several runs.
+fn before_edited(folder: &Path, name: &str) -> Outcome<()> {
+    let mut turns = Turns::new(7);
+    let mut recorded = Recorded::create(&folder.join("some.db"), Durability::Normal)?;
+    recorded.fill((0..3 * IN_A_LOOP).map(|_| turns.next_turn()).collect())?;
+    let mut edits = 0;
+    let runs = (0..3).flat_map(|at| {
+        let first = (0..IN_A_LOOP).step_by(EDITED_TURNS as usize);
+        first.map(move |first| (at, first))
+    });
+    for (at, first) in runs {
+        if name == "unedited" || edits >= EDITS {
+            break;
+        }
+        let loop_id = LoopId::new(format!("loop-{at}"))?;
+        let target = EditTarget::Turns(loop_id, first..=first + EDITED_TURNS - 1);
+        let report = edit(
+            &recorded.store,
+            &recorded.session,
+            &EditRequest::clear([target]),
+        )?;
+        edits += report.edits.len();
+    }
+    match name == "unedited" || edits >= EDITS {
+        true => Ok(()),
+        false => Err(format!("{edits} edits, not {EDITS}").into()),
+    }
+}
+
+/// Builds the context of a session that exists.
+fn build_again(folder: &Path) -> Outcome<()> {
+    let store = SqliteStore::open(folder.join("some.db"))?;
+    let recorded = Recorded::of(store, SessionId::new("session")?);
+    // The first build opens a connection.
+    recorded.build()?;
+    measured(&mut || (0..5).try_for_each(|_| recorded.build().map(|_| ())))
+}
+
 /// Creates the files of an import that are not counted: a transcript, and the tables of a new database.
 fn before_import(folder: &Path) -> Outcome<()> {
     transcripts::generate(&folder.join("transcripts"), 300_000, 300_000)?;
@@ -208,6 +260,9 @@ fn count(name: &str) -> Outcome<u64> {
     let folder = tempfile::tempdir()?;
     if name == "import" {
         before_import(folder.path())?;
+    }
+    if EDITED.contains(&name) {
+        before_edited(folder.path(), name)?;
     }
     let out = folder.path().join("counts");
     let process = Command::new("valgrind")
@@ -236,11 +291,26 @@ fn count(name: &str) -> Outcome<u64> {
     Ok(most.ok_or("callgrind counted nothing")? / 1_000)
 }
 
+/// Compares a build with edits with one without.
+fn compare_edited(met: &mut bool) -> Outcome<()> {
+    let [edited, unedited] = EDITED.map(count);
+    let (edited, unedited) = (edited?, unedited?);
+    println!("build with {EDITS} edits: {edited} thousand instructions, without: {unedited}");
+    let ratio = edited as f64 / unedited as f64;
+    judge("build with edits / without", ratio, EDITED_BOUND, met);
+    Ok(())
+}
+
 fn run() -> Outcome<bool> {
     if let Ok(name) = std::env::var(PATH) {
         let folder = std::env::args_os().nth(1).ok_or("no folder")?;
         path(&name, Path::new(&folder))?;
         return Ok(true);
+    }
+    if std::env::args().any(|name| name == EDITED[0]) {
+        let mut met = true;
+        compare_edited(&mut met)?;
+        return Ok(met);
     }
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(BASELINE);
     let baseline: Counts = match std::fs::read_to_string(&file) {
@@ -265,6 +335,7 @@ fn run() -> Outcome<bool> {
     println!("handle: {handle} thousand instructions, the door below it: {below}");
     let ratio = handle as f64 / below as f64;
     judge("handle / the door below", ratio, HANDLE_BOUND, &mut met);
+    compare_edited(&mut met)?;
     if is_new {
         let mut text = String::from("# Thousands of instructions; written by the benchmark.\n");
         for (name, thousands) in counts {

@@ -1,5 +1,9 @@
 //! Rows of `edits`.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::ControlFlow;
+
 use super::reader::{SqliteReader, packed};
 use crate::store::columns::Columns;
 use crate::store::mapping::*;
@@ -11,11 +15,37 @@ const EDITS: &str = "SELECT loop, from_seq, to_seq, part, parts, action, text, t
      bytes_before, messages, tokens_after, bytes_after, salt, digest
      FROM edits WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
 
-const EDITS_OF_LOOP: &str = "SELECT e.id >> 32 AS run, r.run_id, r.loop AS run_loop, r.turns AS run_turns,
-     r.tick AS run_tick, e.id AS ordinal, e.loop, e.from_seq, e.to_seq, e.part, e.parts, e.action, e.text,
-     e.tokens_before, e.bytes_before, e.messages, e.tokens_after, e.bytes_after, e.salt
-     FROM edits e INDEXED BY edits_loop CROSS JOIN runs r ON r.key = e.id >> 32
-     WHERE e.loop = ?1 AND r.outcome = 'committed' ORDER BY r.tick, e.id";
+// The runs are read apart, each once: a join would read the run of each edit again, and sort the texts of all of them.
+const EDITS_OF_LOOP: &str =
+    "SELECT id >> 32 AS run, id AS ordinal, loop, from_seq, to_seq, part, parts, action, text,
+     tokens_before, bytes_before, messages, tokens_after, bytes_after, salt
+     FROM edits INDEXED BY edits_loop WHERE loop = ?1";
+
+const COMMITTED_RUN: &str = "SELECT run_id, loop, turns, tick FROM runs
+     WHERE key = ?1 AND outcome = 'committed'";
+
+/// The columns of a committed run that its edits are read with.
+struct CommittedRun {
+    run_id: String,
+    point: Point,
+    tick: Tick,
+}
+
+impl SqliteReader<'_> {
+    /// Returns a run if it is committed.
+    fn committed_run(&self, run: RunKey) -> StoreResult<Option<CommittedRun>> {
+        self.one(COMMITTED_RUN, [run.0], |row| {
+            Ok(CommittedRun {
+                run_id: row.get("run_id")?,
+                point: Point {
+                    loop_key: row.get("loop")?,
+                    turns: row.get("turns")?,
+                },
+                tick: row.get("tick")?,
+            })
+        })
+    }
+}
 
 impl ReadEdits for SqliteReader<'_> {
     fn edit_count(&self, session: SessionKey) -> StoreResult<u64> {
@@ -26,9 +56,33 @@ impl ReadEdits for SqliteReader<'_> {
     }
 
     fn edits_of_loop(&self, loop_key: LoopKey, visit: &mut Visit<'_, RunEdit>) -> StoreResult<()> {
+        let mut edits: Vec<RunEdit> = Vec::new();
+        let mut runs: HashMap<RunKey, Option<CommittedRun>> = HashMap::new();
         self.in_order(EDITS_OF_LOOP, [loop_key.0], &mut |row| {
-            visit(run_edit(row)?)
-        })
+            let run: RunKey = row.get("run")?;
+            let ordinal = row.number("ordinal")?;
+            let edit = edit_row(row)?;
+            let of = match runs.entry(run) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.committed_run(run)?),
+            };
+            edits.extend(of.as_ref().map(|of| RunEdit {
+                run,
+                run_id: of.run_id.clone(),
+                point: of.point,
+                tick: of.tick,
+                ordinal,
+                edit,
+            }));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        edits.sort_unstable_by_key(|edit| (edit.tick, edit.run, edit.ordinal));
+        for edit in edits {
+            if visit(edit)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn edits_of_run(&self, run: RunKey) -> StoreResult<Vec<EditRow>> {

@@ -13,12 +13,13 @@ use similar::{ChangeTag, TextDiff};
 /// Compare two contexts of a session turn by turn
 ///
 /// A context is named by a run (just after it), by LOOP:TURN, by a date or time, by `now`, or by `raw`: the originals
-/// without any block or edit. Edits that only one of the contexts has are listed with their runs. Without --from it is the one just before the newest active run.
+/// without any block or edit. Without --from it is the one just before the newest active compaction or edit. Edits that
+/// only one of the contexts has are listed with their runs.
 #[derive(clap::Args)]
 pub struct DiffArgs {
     /// The session: its id or a unique prefix.
     session: String,
-    /// The first context [default: just before the newest active run].
+    /// The first context [default: just before the newest active compaction or edit].
     #[arg(long, value_name = "RUN|LOOP:TURN|raw|now")]
     from: Option<GivenContext>,
     /// The second context [default: now].

@@ -3,7 +3,8 @@
 //! - [`App`] is the database that a command is called with and its output; [`CliError`] is an error of a command.
 //! - [`output`], [`table`], [`text`] and [`progress`] print: on a terminal, into a pager or a pipe, as JSON.
 //! - [`amount`], [`select`] and [`nearest`] read amounts, times and ids as people type them.
-//! - [`context_text`], [`diff_lines`], [`mod@edits`], [`hits`] and [`runs`] write stored content as text, the same in all commands.
+//! - [`context_text`], [`diff_lines`], [`mod@edits`], [`hits`] and [`runs`] write stored content as text, the same in
+//!   all commands.
 //!
 //! The crate has no command and no options: `loopstore-cli` parses the options and supplies the hints for errors.
 //! `loopstore-agents`, `loopstore-browse` and `loopstore-eval` have the larger commands. Programs that embed the

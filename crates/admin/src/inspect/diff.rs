@@ -1,6 +1,7 @@
 //! The difference between two contexts of a session, turn by turn.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use loopstore::OlderLoops;
 use loopstore::context::{AsOf, BuildOptions, Context, TurnState};
@@ -19,8 +20,8 @@ use super::edits::{RunEdits, edits_of, live_runs};
 /// One of the two contexts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiffSide {
-    /// The originals, as if no block were active and no edit were live. They are those of the other side's point in time, if it has one,
-    /// else the current ones.
+    /// The originals, as if no block were active and no edit were live. They are those of the other side's point in
+    /// time, if it has one, else the current ones.
     Raw,
     /// The context of the next model call.
     Now,
@@ -250,7 +251,7 @@ fn sides(
     Ok([before, after])
 }
 
-/// Returns the context just before the newest run that is live in `to`.
+/// Returns the context just before the newest compaction or edit that is live in `to`.
 fn before_newest(
     read: &dyn StoreRead,
     owner: &SessionRow,
@@ -258,7 +259,19 @@ fn before_newest(
     request: &DiffRequest,
 ) -> StoreResult<DiffSide> {
     let (leaf, view) = place(read, owner, to, request)?;
-    let run = ActiveBlocks::new(read, leaf.key, view).newest_live_run()?;
+    let mut walk = ActiveBlocks::new(read, leaf.key, view);
+    let (compaction, mut edits) = (walk.newest_live_run()?, None);
+    walk.runs(&mut |walk, run| {
+        if run.is_edit() && walk.is_live(run.key)? {
+            edits = Some(run);
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let run = compaction
+        .into_iter()
+        .chain(edits)
+        .max_by_key(|run| run.tick);
     Ok(run.map_or(DiffSide::Raw, |run| DiffSide::Before(run.run_id)))
 }
 

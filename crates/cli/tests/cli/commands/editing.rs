@@ -163,8 +163,7 @@ fn every_view_names_what_was_edited_and_why() {
     assert_eq!(found["counts"]["removed"], serde_json::json!([0, 1]));
     assert_eq!(found["edited"].as_array().map(Vec::len), Some(3));
     // An undo is replayed with what it brings back, and its reason.
-    let run = shown["edits"][0]["run_id"].as_str().unwrap().to_owned();
-    let undone = stage.run(&["undo", "work", "--run", &run, "--reason", "needed"]);
+    let undone = stage.run(&["undo", "work", "--reason", "needed"]);
     assert_eq!(undone.code, 0, "{undone}");
     let steps = stage.json("replay work");
     let steps = steps.as_array().unwrap().iter();

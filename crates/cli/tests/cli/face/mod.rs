@@ -34,7 +34,7 @@ impl Stage {
         stage
     }
 
-    /// Creates a folder with the session of the demonstration, and returns the id of its run.
+    /// Creates a folder with the session of the demonstration, and returns the id of its newest run.
     pub fn demo() -> (Self, String) {
         let stage = Self {
             folder: tempfile::tempdir().unwrap(),
