@@ -1,5 +1,6 @@
 //! A step of the fallback, and the candidate that it makes.
 
+use super::prompts::PromptCounts;
 use crate::compaction::plan::{ChainTurn, KeptTurns};
 use crate::compaction::{CompactionConfig, Summary};
 use crate::context::Chain;
@@ -114,6 +115,8 @@ pub(super) struct CompactionCandidate {
     pub(super) chain: Chain,
     /// The size of the context.
     pub(super) after: Size,
+    /// The hidden prompts of people.
+    pub(super) prompts: PromptCounts,
 }
 
 impl CompactionCandidate {

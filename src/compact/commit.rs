@@ -132,6 +132,8 @@ impl PendingRun<'_> {
         candidate: CompactionCandidate,
     ) -> StoreResult<CompactReport> {
         report.after = candidate.after;
+        report.prompts_kept = candidate.prompts.kept;
+        report.prompts_left_out = candidate.prompts.left_out;
         if let Some(fault) = introduced_fault(self.store, self.snapshot, &candidate)? {
             let error =
                 format!("the context would have a fault that its originals have not: {fault}");

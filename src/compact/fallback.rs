@@ -317,6 +317,8 @@ impl Ladder<'_> {
                 keep_recent: KeepRecent::Turns(recent),
                 compaction_scope: CompactionScope::FixedCount(0),
                 max_rollup_tokens: from.step.config.max_rollup_tokens.max(1),
+                // Prompts yield to the last turn.
+                keep_prompts_tokens: 0,
                 fills_window: false,
                 ..from.step.config.clone()
             },

@@ -41,6 +41,7 @@ impl StepPlanner<'_> {
             .map_or(u64::MAX, |bytes| bytes / BYTES_OF_A_TOKEN);
         let aim = target.tokens.min(of_bytes) / 100 * FILLED;
         let kept = self.kept_tokens(depth, layout)? + self.tokens_of_earlier(depth);
+        let kept = kept + self.planner.prompts_size().tokens;
         let room = configured.max(aim.saturating_sub(kept));
         self.planner.rooms.borrow_mut().insert(layout.clone(), room);
         Ok(room)

@@ -27,6 +27,7 @@ mod pins;
 mod planner;
 mod policy;
 mod preview;
+mod prompts;
 pub(crate) mod provider_compaction;
 mod pruning;
 mod quotes;
@@ -232,6 +233,7 @@ fn attempt(
         forms: RefCell::default(),
         rooms: RefCell::default(),
         open_row: &open_row,
+        kept_prompts: RefCell::default(),
     };
     let asked = FallbackStep::asked(&request.policy.compaction, snapshot.chain.recent);
     let run = PendingRun {

@@ -15,7 +15,7 @@ use crate::compaction::{
     BlockCompactionStrategy, Draft, EarlierBlock, LoopSlice, StrategyError, Summary,
 };
 use crate::model::{AgentMessage, Layout, Time};
-use crate::overlay::{BlockSpec, CompactedAs, StoreTurns, through};
+use crate::overlay::{BlockSpec, CompactedAs, PinnedMessage, StoreTurns, through};
 use crate::store::{self, BlockCore, BlockKind, BlockRow, SessionStore, StoreResult};
 
 /// The error in the audit row of a cancelled compaction.
@@ -32,6 +32,8 @@ pub(super) struct CandidatePlanner<'a> {
     /// The tokens that the summary of the current loop may have, by the sections planned.
     pub(super) rooms: RefCell<HashMap<Layout, u64>>,
     pub(super) open_row: &'a OpenRow,
+    /// The prompts that the last candidate quotes.
+    pub(super) kept_prompts: RefCell<Vec<PinnedMessage>>,
 }
 
 impl CandidatePlanner<'_> {
@@ -46,6 +48,16 @@ impl CandidatePlanner<'_> {
             true => Err(StrategyError::Failed(CANCELLED.into())),
             false => Ok(()),
         }
+    }
+
+    /// Returns the messages that a step quotes, in the order of the chain.
+    pub(super) fn pins_of(&self, step: &FallbackStep) -> Vec<PinnedMessage> {
+        let mut pins = self.snapshot.pins.messages.clone();
+        if step.config.keep_prompts_tokens > 0 {
+            pins.extend(self.kept_prompts.borrow().iter());
+            pins.sort_unstable();
+        }
+        pins
     }
 
     /// Returns the sequence after the last message that a block of this layout covers.
@@ -103,6 +115,8 @@ pub(super) struct StepPlanner<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) strategy: &'a dyn BlockCompactionStrategy,
     pub(super) step: FallbackStep,
+    /// The messages to quote: the pinned ones, and prompts of people.
+    pub(super) pins: Vec<PinnedMessage>,
 }
 
 impl<'a> StepPlanner<'a> {
@@ -111,6 +125,7 @@ impl<'a> StepPlanner<'a> {
             planner,
             snapshot: planner.snapshot,
             strategy: &**planner.request.strategy(),
+            pins: planner.pins_of(&step),
             step,
         }
     }
@@ -163,7 +178,7 @@ impl<'a> StepPlanner<'a> {
             compacted_as: CompactedAs::Turns,
             rolled_up: Vec::new(),
             edits: Vec::new(),
-            pins: self.snapshot.pins.messages.clone(),
+            pins: self.pins.clone(),
             tokens_before: 0,
             strategy: fallback.unwrap_or_else(|| self.strategy.name().to_owned()),
             shaping: self.shaping(),

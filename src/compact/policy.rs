@@ -190,6 +190,14 @@ impl Policy {
         self
     }
 
+    /// Sets the most tokens of what people wrote that every compaction keeps word for word, whatever the strategy: the
+    /// newest prompts that it would hide, quoted as pinned messages are. Prompts that an edit changed are not quoted, and
+    /// the last steps of the fallback give quotes up. The report counts the prompts that did not fit.
+    pub fn keep_prompts(mut self, tokens: u64) -> Self {
+        self.compaction.keep_prompts_tokens = tokens;
+        self
+    }
+
     /// Sets the loops from which turns are kept at the end: the current loop, or the chain.
     pub fn recent_window(mut self, window: RecentWindow) -> Self {
         self.compaction.recent_window = window;

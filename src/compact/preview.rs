@@ -64,6 +64,7 @@ pub fn compacted_messages(
         forms: RefCell::default(),
         rooms: RefCell::default(),
         open_row: &open_row,
+        kept_prompts: RefCell::default(),
     };
     let target = request.policy.target();
     let candidate = fallback::fit(&planner, target)?;

@@ -14,11 +14,11 @@ use crate::store::{
 };
 
 impl CandidatePlanner<'_> {
-    /// Returns what quotes of all that is pinned have.
+    /// Returns the most that quotes of all that is pinned and of prompts have.
     pub(super) fn quotes_size(&self) -> StoreResult<Size> {
         let leaf = self.snapshot.leaf;
         store::read(self.store, |read| {
-            let mut size = Size::default();
+            let mut size = self.prompts_size();
             for pin in &self.snapshot.pins.messages {
                 let body = quote_body(read, self.store.counter(), leaf, pin.place())?;
                 size.add(Size {
@@ -39,7 +39,7 @@ impl StepPlanner<'_> {
         own: LoopKey,
         is_quoted: &dyn Fn(&PinnedMessage) -> bool,
     ) -> StoreResult<u64> {
-        let pins = &self.snapshot.pins.messages;
+        let pins = &self.pins;
         if pins.is_empty() {
             return Ok(0);
         }
@@ -116,7 +116,7 @@ impl StepPlanner<'_> {
             ))
         })?;
         let (own, is_rollup) = (row.loop_key, row.kind.covers_earlier_loops());
-        let pins = self.snapshot.pins.messages.iter();
+        let pins = self.pins.iter();
         let wanted = pins.filter(|pin| pin.is_hidden(own, row.layout.compacted, is_rollup));
         let wanted: Vec<PinnedMessage> = wanted.copied().collect();
         let is_cut = |pin: &PinnedMessage| {
@@ -220,7 +220,7 @@ impl StepPlanner<'_> {
         }
         let covered: BTreeSet<LoopKey> = spec.rolled_up.iter().map(|row| row.loop_key).collect();
         let is_above = |pin: &&PinnedMessage| pin.loop_key < anchor;
-        let pins = self.snapshot.pins.messages.iter();
+        let pins = self.pins.iter();
         let now: BTreeSet<PinnedMessage> = pins.filter(is_above).copied().collect();
         store::read(self.planner.store, |read| {
             let quotes = quotes_of(read, &read.block_messages(before.key)?)?;

@@ -137,6 +137,12 @@ pub struct CompactReport {
     pub after: Size,
     /// The blocks.
     pub blocks: Vec<BlockReport>,
+    /// The number of prompts of people that the blocks hide and quote; see [`Policy::keep_prompts`].
+    ///
+    /// [`Policy::keep_prompts`]: super::Policy::keep_prompts
+    pub prompts_kept: u64,
+    /// The number of hidden prompts that are not quoted, since they exceed the tokens of the policy.
+    pub prompts_left_out: u64,
     /// The duration in milliseconds.
     pub duration_ms: u64,
     /// The usage that the summarisers reported: tokens, model, calls and milliseconds.
@@ -305,6 +311,10 @@ impl Serialize for CompactReport {
         map.serialize_entry("messages_after", &self.after.messages)?;
         map.serialize_entry("loops_compacted", &self.blocks.len())?;
         map.serialize_entry("blocks", &self.blocks)?;
+        if self.prompts_kept + self.prompts_left_out > 0 {
+            map.serialize_entry("prompts_kept", &self.prompts_kept)?;
+            map.serialize_entry("prompts_left_out", &self.prompts_left_out)?;
+        }
         map.serialize_entry("duration_ms", &self.duration_ms)?;
         map.serialize_entry("usage", &self.usage)?;
         map.serialize_entry("error", &self.error)?;
@@ -327,6 +337,8 @@ impl Default for CompactReport {
             before: Size::default(),
             after: Size::default(),
             blocks: Vec::new(),
+            prompts_kept: 0,
+            prompts_left_out: 0,
             duration_ms: 0,
             usage: None,
             error: None,

@@ -4,12 +4,13 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+use super::prompts::may_be_quoted;
 use super::request::{CompactRequest, CompactTrigger};
 use crate::compaction::has_no_content;
 use crate::compaction::plan::{ChainTurn, ForeignAnswer, LoopFacts};
 use crate::context::{BuildOptions, Chain, Purpose, keys_of, view_for};
 use crate::model::{Role, SessionId, Turns};
-use crate::overlay::{ChainPins, next_round, turn_seqs};
+use crate::overlay::{ChainPins, PersonPrompt, next_round, prompts_of_people, turn_seqs};
 use crate::store::active_blocks::{ChainLink, ChainView};
 use crate::store::{
     self, BlockCore, BlockKey, LiveEdits, LoopKey, Point, RunKey, SessionKey, SessionStore, Size,
@@ -75,6 +76,8 @@ pub(super) struct Snapshot {
     pub(super) last_user: (usize, u32),
     /// The messages to keep word for word.
     pub(super) pins: ChainPins,
+    /// The prompts of people that are not pinned, the newest first; empty if no prompts are to be kept.
+    pub(super) prompts: Vec<PersonPrompt>,
 }
 
 impl Snapshot {
@@ -118,6 +121,14 @@ impl Snapshot {
         let real = load(ChainView::default())?;
         let active_blocks = real.links.iter().map(ChainLink::active_block).collect();
         let edits = real.links.iter().filter_map(ChainLink::edit_runs).collect();
+        let mut pins = ChainPins::load(read, session, leaf)?;
+        let mut prompts = Vec::new();
+        if request.policy.compaction.keep_prompts_tokens > 0 {
+            prompts = prompts_of_people(read, leaf)?;
+            prompts.retain(|prompt| pins.messages.binary_search(&prompt.message).is_err());
+            pins.any = true;
+        }
+        pins.any = pins.any || may_be_quoted(read, &real)?;
         let anchor = real.links.first().filter(|link| link.is_anchor());
         let anchor = anchor.map(|link| link.row.key);
         let chain = if request.trigger == CompactTrigger::Force {
@@ -151,7 +162,8 @@ impl Snapshot {
             last_receipt: read.last_receipt(session)?,
             round: next_round(read, session, leaf)?,
             last_user: last_user(read, &chain.links)?,
-            pins: ChainPins::load(read, session, leaf)?.without_rewritten(read, session, leaf)?,
+            pins: pins.without_rewritten(read, session, leaf)?,
+            prompts,
             chain,
         })
     }

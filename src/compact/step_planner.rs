@@ -19,6 +19,9 @@ use crate::overlay::{shown_size_of, turn_seqs};
 use crate::store::active_blocks::{ChainLink, ChainView};
 use crate::store::{self, BlockCore, BlockKind, StoreError, StoreRead, StoreResult};
 
+/// The number of times that a candidate is made with other quotes. Each of them is valid.
+const ROUNDS: usize = 4;
+
 impl CandidatePlanner<'_> {
     /// Makes the candidate of a step.
     pub(super) fn candidate(
@@ -26,22 +29,26 @@ impl CandidatePlanner<'_> {
         step: FallbackStep,
     ) -> Result<CompactionCandidate, StrategyError> {
         self.check_wanted()?;
-        let planner = StepPlanner::new(self, step);
-        let (planned, rollup) = planner.plan()?;
-        let mut blocks = Vec::new();
-        for (depth, kept) in &planned {
-            blocks.extend(planner.block_for(*depth, kept)?);
+        let mut planner = StepPlanner::new(self, step);
+        let mut rounds = 1;
+        loop {
+            let (planned, blocks) = planner.blocks()?;
+            let chain = planner.chain_with(&blocks)?;
+            let hidden = planner.hidden_prompts(&chain)?;
+            if rounds < ROUNDS && !planner.quotes(&hidden) {
+                rounds += 1;
+                planner.quote_prompts(hidden);
+                continue;
+            }
+            return Ok(CompactionCandidate {
+                planned,
+                after: chain.size(),
+                chain,
+                blocks,
+                prompts: planner.count(&hidden),
+                step: planner.step,
+            });
         }
-        blocks.splice(0..0, rollup);
-        planner.renew_quotes(&mut blocks)?;
-        let chain = planner.chain_with(&blocks)?;
-        Ok(CompactionCandidate {
-            planned,
-            after: chain.size(),
-            chain,
-            blocks,
-            step: planner.step,
-        })
     }
 
     /// Returns the plan of a step before any text is made, each loop with the sequence after its
@@ -64,6 +71,17 @@ impl StepPlanner<'_> {
         store::read(self.planner.store, |read| {
             Chain::load_with(read, leaf, view, config, window, purpose, &cores)
         })
+    }
+
+    /// Plans the loops in scope, and makes the blocks.
+    fn blocks(&self) -> Result<(Vec<PlannedLoop>, Vec<PlacedBlock>), StrategyError> {
+        let (planned, rollup) = self.plan()?;
+        let mut blocks = Vec::from_iter(rollup);
+        for (depth, kept) in &planned {
+            blocks.extend(self.block_for(*depth, kept)?);
+        }
+        self.renew_quotes(&mut blocks)?;
+        Ok((planned, blocks))
     }
 
     /// Plans the loops in scope. Also returns the rollup of the loops before the scope, if the rollup is smaller
@@ -254,6 +272,7 @@ impl StepPlanner<'_> {
                 snapshot: self.snapshot,
                 strategy: default,
                 step: self.step.clone(),
+                pins: self.pins.clone(),
             })?;
             if let Some((_, summary)) = &mut draft.compacted {
                 let name = self.strategy.name();

@@ -11,6 +11,7 @@ mod moments;
 mod overlays;
 mod pins;
 mod prefix;
+mod prompts;
 mod replay;
 mod rollup;
 mod summarize;

@@ -74,7 +74,7 @@ def test_each_decision_has_its_effect(chat: Session) -> None:
     chat.append([assistant("more rain, " * 100) for _ in range(4)])
     rewriting = Policy(6_000, approve=lambda proposal: {"rewrite": {with_text(proposal): TEXT}})
     ready = chat.with_policy(rewriting).prepare()
-    assert ready.was_compacted and ready.compactions[-1]["fallback"] == "person"
+    assert ready.was_compacted
     assert TEXT in texts(chat)
     chat.undo()
     assert TEXT not in texts(chat)
@@ -256,3 +256,13 @@ def test_hooks_that_cannot_work_are_refused() -> None:
         Policy(warn_at=0.8)
     with pytest.raises(TypeError, match="a hook is a function"):
         Policy(approve=True)  # type: ignore[arg-type]
+
+
+def test_prompts_are_kept_within_their_tokens(chat: Session) -> None:
+    for at in range(12):
+        chat.append([user(f"Prompt {at}: how is the weather?"), assistant("rain, " * 300)])
+    report = chat.compact(force=True, policy=Policy(20_000, keep_first=0, keep_recent=1, keep_prompts=60))
+    assert report["prompts_kept"] > 0 and report["prompts_left_out"] > 0
+    quoted = [text for text in texts(chat) if text.startswith("[Pinned, ")]
+    assert len(quoted) == report["prompts_kept"]
+    assert "Prompt 10:" in quoted[-1]

@@ -68,6 +68,10 @@ pub struct CompactArgs {
     /// --policy target].
     #[arg(long, value_name = "N")]
     keep_recent: Option<KeepRecent>,
+    /// Keep the newest prompts of people verbatim, up to this number of tokens, wherever they are; 2k is 2000
+    /// [default: 0].
+    #[arg(long, value_name = "N", value_parser = amount::tokens)]
+    keep_prompts: Option<u64>,
     /// The maximum number of tokens of the summary of a loop [default: 2000 for one-liner, else a quarter of the
     /// target size, at least 2000; then the first summary of the current loop also gets the tokens that the kept
     /// turns leave free].
@@ -371,6 +375,7 @@ impl CompactArgs {
             system_tokens: self.system_tokens,
             keep_first: self.keep_first,
             keep_recent: self.keep_recent,
+            keep_prompts: self.keep_prompts,
             max_summary_tokens: self.max_summary_tokens,
             max_rollup_tokens: self.max_rollup_tokens,
             tool_output_lines: self.tool_output_lines,
@@ -471,6 +476,7 @@ pub fn summary(report: &CompactReport, dry_run: bool, window: Option<u64>) -> St
         ),
     ];
     lines.extend(cleared(report).map(|cleared| format!("cleared   {cleared}")));
+    lines.extend(prompts_line(report));
     lines.extend(summarize::cost_line(report));
     lines.extend(
         report
@@ -507,6 +513,18 @@ fn cleared(report: &CompactReport) -> Option<String> {
         text::number(cleared.tokens_before),
         text::number(cleared.tokens_after)
     ))
+}
+
+/// Returns a line about the prompts that are kept verbatim, if prompts are to be kept.
+fn prompts_line(report: &CompactReport) -> Option<String> {
+    let (kept, left_out) = (report.prompts_kept, report.prompts_left_out);
+    (kept + left_out > 0).then(|| {
+        let left_out = match left_out {
+            0 => String::new(),
+            _ => format!("; {} did not fit", text::number(left_out)),
+        };
+        format!("prompts   {} kept verbatim{left_out}", text::number(kept))
+    })
 }
 
 /// Returns the description of a fallback step.

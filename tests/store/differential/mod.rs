@@ -379,6 +379,7 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         keep_recent: loopstore::KeepRecent::Turns(config.keep_recent_turns),
         max_summary_tokens: config.max_summary_tokens,
         tool_output_max_lines: config.tool_output_max_lines,
+        keep_prompts_tokens: 0,
         fills_window: false,
         summary_prompt: None,
         max_rollup_tokens: config.max_rollup_tokens,

@@ -144,6 +144,8 @@ export interface Policy {
   keepFirst?: number | undefined;
   /** The amount kept at the end: turns, or `user-turns:N`, `messages:N`. */
   keepRecent?: number | string | undefined;
+  /** The tokens of what people wrote that stay word for word in every compaction, the newest first. */
+  keepPrompts?: number | undefined;
   /** Where the turns kept at the end may be: in the current loop or in the chain. */
   recentWindow?: "loop" | "chain" | undefined;
   /** The maximum number of tokens of the summary of a loop. */
@@ -195,6 +197,7 @@ const SETTINGS = {
   models: "models",
   keepFirst: "keep_first",
   keepRecent: "keep_recent",
+  keepPrompts: "keep_prompts",
   maxSummaryTokens: "max_summary_tokens",
   maxRollupTokens: "max_rollup_tokens",
   toolOutputLines: "tool_output_lines",

@@ -99,6 +99,10 @@ export interface CompactReport {
   messages_after: number;
   loops_compacted: number;
   blocks: BlockReport[];
+  /** With `keepPrompts`: the number of hidden prompts that are quoted. */
+  prompts_kept?: number;
+  /** With `keepPrompts`: the number of hidden prompts that did not fit. */
+  prompts_left_out?: number;
   duration_ms: number;
   usage: Usage | null;
   error: string | null;

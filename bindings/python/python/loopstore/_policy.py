@@ -185,6 +185,8 @@ class Policy:
     """Turns kept word for word from the start of the current loop."""
     keep_recent: int | str | None = None
     """How much is kept at the end: turns, or `user-turns:N`, `messages:N`."""
+    keep_prompts: int | None = None
+    """Tokens of what people wrote that stay word for word in every compaction, the newest first."""
     recent_window: Literal["loop", "chain"] | None = None
     """Where the turns kept at the end may lie."""
     max_summary_tokens: int | None = None
@@ -236,6 +238,7 @@ def native(
         "models": dict(policy.models),
         "keep_first": policy.keep_first,
         "keep_recent": policy.keep_recent,
+        "keep_prompts": policy.keep_prompts,
         "max_summary_tokens": policy.max_summary_tokens,
         "max_rollup_tokens": policy.max_rollup_tokens,
         "tool_output_lines": policy.tool_output_lines,

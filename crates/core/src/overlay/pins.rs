@@ -44,7 +44,7 @@ impl PinnedMessage {
 pub struct ChainPins {
     /// The messages from the root to the leaf.
     pub messages: Vec<PinnedMessage>,
-    /// True if any message was ever pinned in the session; else no block contains quotes.
+    /// True if a block may contain quotes: a message was once pinned in the session, or prompts are or were kept.
     pub any: bool,
 }
 

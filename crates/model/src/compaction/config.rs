@@ -234,6 +234,8 @@ pub struct CompactionConfig {
     pub keep_first_turns: u32,
     /// The amount that is kept at the end of the chain.
     pub keep_recent: KeepRecent,
+    /// The most tokens of the prompts of people that are kept word for word wherever they are, the newest first.
+    pub keep_prompts_tokens: u64,
     /// The most tokens of the summary of a loop. A `Policy` of the store derives this number from the window.
     pub max_summary_tokens: u64,
     /// The most tokens of the rollup of older loops. A `Policy` of the store derives this number from the window.
@@ -258,6 +260,7 @@ impl Default for CompactionConfig {
             recent_window: RecentWindow::default(),
             keep_first_turns: 2,
             keep_recent: KeepRecent::default(),
+            keep_prompts_tokens: 0,
             max_summary_tokens: 2_000,
             max_rollup_tokens: 2_000,
             fills_window: false,
@@ -347,6 +350,9 @@ pub struct RunConfig {
     pub keep_recent: String,
     /// The number of turns in the recent window.
     pub keep_recent_turns: u32,
+    /// [`CompactionConfig::keep_prompts_tokens`].
+    #[serde(skip_serializing_if = "is_zero")]
+    pub keep_prompts_tokens: u64,
     /// [`CompactionConfig::max_summary_tokens`].
     pub max_summary_tokens: u64,
     /// [`CompactionConfig::max_rollup_tokens`].
@@ -365,6 +371,12 @@ pub struct RunConfig {
     /// [`CompactionConfig::policy`]; an unknown policy is read as the default.
     #[serde(deserialize_with = "known_policy")]
     pub policy: CompactionPolicy,
+}
+
+// The signature that serde calls.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 fn known_policy<'de, D: serde::Deserializer<'de>>(from: D) -> Result<CompactionPolicy, D::Error> {
@@ -409,6 +421,7 @@ impl RunConfig {
             max_context_bytes: window.max_context_bytes,
             keep_recent: config.keep_recent.to_string(),
             keep_recent_turns: config.keep_recent.count(),
+            keep_prompts_tokens: config.keep_prompts_tokens,
             max_summary_tokens: config.max_summary_tokens,
             max_rollup_tokens: config.max_rollup_tokens,
             tool_output_max_lines: config.tool_output_max_lines,
@@ -431,6 +444,7 @@ impl RunConfig {
             recent_window: self.recent_window.parse().unwrap_or(usual.recent_window),
             keep_first_turns: self.keep_first_turns,
             keep_recent: KeepRecent::Turns(self.keep_recent_turns),
+            keep_prompts_tokens: self.keep_prompts_tokens,
             max_summary_tokens: self.max_summary_tokens,
             max_rollup_tokens: self.max_rollup_tokens,
             tool_output_max_lines: self.tool_output_max_lines,

@@ -152,6 +152,7 @@ fn each_flag_changes_what_is_done() {
         "--loop build",
         "--keep-first 1",
         "--keep-recent 3",
+        "--keep-prompts 2k",
         "--max-summary-tokens 20",
         "--tool-output-lines 10",
         "--scope fixed:0",
