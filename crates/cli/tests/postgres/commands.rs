@@ -48,7 +48,7 @@ pub fn transcript() -> String {
 }
 
 /// Returns a transcript that writes a file and commits it.
-fn writing_transcript() -> String {
+pub fn writing_transcript() -> String {
     let write =
         serde_json::json!({"file_path": "/repo/lamp.py", "content": "def on():\n    pass\n"});
     let commit = serde_json::json!({"command": "git commit -am lamp"});
@@ -363,6 +363,8 @@ fn every_command_says_the_same_on_both_backends() {
             "sql",
             "SELECT loop_id, turn, tool_name, arguments, result_seq, is_error FROM v_tool_calls ORDER BY call_seq, loop_id",
         ],
+        &["sql", "SELECT * FROM v_file_changes ORDER BY call_seq"],
+        &["sql", "SELECT * FROM v_commits ORDER BY call_seq"],
         &["sql", "SELECT * FROM v_usage ORDER BY loop_id"],
         &["archive", "pair", "--shown", "--dry-run"],
         &["archive", "pair", "--shown"],
