@@ -1649,6 +1649,28 @@ LANGUAGE sql IMMUTABLE AS $$
     WHERE loopstore_text(loopstore_value(item.value, 'type')) = 'text'
 $$;
 
+-- The first text of a JSON value, at any depth, that contains a patch. NULL if there is none.
+CREATE FUNCTION loopstore_patch(given JSON) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
+    WITH RECURSIVE part (value, place) AS (
+        SELECT given, ARRAY[]::BIGINT[]
+        UNION ALL
+        SELECT inner_part.value, part.place || inner_part.place
+        FROM part CROSS JOIN LATERAL (
+            SELECT item.value, item.place FROM json_array_elements(
+                CASE json_typeof(part.value) WHEN 'array' THEN part.value ELSE '[]' END
+            ) WITH ORDINALITY AS item (value, place)
+            UNION ALL
+            SELECT field.value, field.place FROM json_each(
+                CASE json_typeof(part.value) WHEN 'object' THEN part.value ELSE '{}' END
+            ) WITH ORDINALITY AS field (key, value, place)
+        ) inner_part
+    )
+    SELECT loopstore_text(part.value) FROM part
+    WHERE json_typeof(part.value) = 'string'
+        AND strpos(loopstore_text(part.value), '*** Begin Patch') > 0
+    ORDER BY part.place LIMIT 1
+$$;
+
 -- A prompt as one line, as the library shows it: without the elements of harnesses at the beginning and at
 -- the end, with folded white space, cut after a word to 100 characters. NULL if the prompt has no text.
 CREATE FUNCTION loopstore_prompt(head TEXT, block BIGINT, body TEXT) RETURNS TEXT
@@ -2364,31 +2386,13 @@ FROM v_tool_calls c
                     WHEN 'Delete File' THEN 'deleted'
                     WHEN 'Move to' THEN 'moved'
                 END AS action
-            FROM regexp_split_to_table((
-                -- The first text of the arguments, at any depth, that contains a patch.
-                WITH RECURSIVE part (value, place) AS (
-                    SELECT a.json, ARRAY[]::BIGINT[]
-                    UNION ALL
-                    SELECT inner_part.value, part.place || inner_part.place
-                    FROM part CROSS JOIN LATERAL (
-                        SELECT item.value, item.place FROM json_array_elements(
-                            CASE json_typeof(part.value) WHEN 'array' THEN part.value ELSE '[]' END
-                        ) WITH ORDINALITY AS item (value, place)
-                        UNION ALL
-                        SELECT field.value, field.place FROM json_each(
-                            CASE json_typeof(part.value) WHEN 'object' THEN part.value ELSE '{}' END
-                        ) WITH ORDINALITY AS field (key, value, place)
-                    ) inner_part
-                )
-                SELECT loopstore_text(part.value) FROM part
-                WHERE json_typeof(part.value) = 'string'
-                    AND strpos(loopstore_text(part.value), '*** Begin Patch') > 0
-                ORDER BY part.place LIMIT 1
-            ), E'\n') AS line (text)
+            FROM regexp_split_to_table(
+                CASE WHEN strpos(c.arguments, '*** Begin Patch') > 0 THEN loopstore_patch(a.json) END,
+                E'\n'
+            ) AS line (text)
             WHERE left(line.text, 4) = '*** '
         ) header
-        WHERE strpos(c.arguments, '*** Begin Patch') > 0
-            AND header.action IS NOT NULL AND header.path <> ''
+        WHERE header.action IS NOT NULL AND header.path <> ''
     ) file;
 
 -- Commits that tool calls made, as git printed them: `[branch id] subject`. commit_id may be shortened. Only

@@ -358,7 +358,10 @@ fn every_command_says_the_same_on_both_backends() {
         &["unpin", "pair", &format!("{leaf}:0")],
         &["protect", "pair"],
         &["protect", "pair", "--off"],
-        &["sql", "SELECT session_id, turns, messages FROM v_sessions"],
+        &[
+            "sql",
+            "SELECT session_id, turns, messages FROM v_sessions ORDER BY session_id",
+        ],
         &[
             "sql",
             "SELECT loop_id, turn, tool_name, arguments, result_seq, is_error FROM v_tool_calls ORDER BY call_seq, loop_id",
@@ -474,6 +477,7 @@ fn every_command_says_the_same_on_both_backends() {
     }
     both.recount(&["recount"]);
     both.json(&["erase", "pair", "--yes"]);
+    both.json(&["erase", "lamp", "--yes"]);
     let removed = both.json_but(&["opened_at", "closed_at", "detail"], &["receipts"]);
     assert!(
         removed.as_array().is_some_and(|rows| rows.len() > 1),
