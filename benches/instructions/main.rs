@@ -4,8 +4,8 @@
 //! `baseline.toml` states became slower by a change of the code. Each path runs in its own process under
 //! callgrind, which counts only while `measured` runs. The messages, their order and the number of rounds are
 //! fixed. Salts, ids and hash seeds are random, but their bytes cost the same up to some thousandths. Another
-//! compiler or processor may need a new baseline: `LOOPSTORE_BASELINE=write cargo bench --bench instructions`. A build
-//! of a session with a thousand edits is compared with one without; `-- edited` runs only this comparison.
+//! compiler or processor may need a new baseline: `LOOPSTORE_BASELINE=write cargo bench --bench instructions`. Only
+//! `-- edited` compares a build of a session with a thousand edits with one without.
 
 #[allow(dead_code)]
 #[path = "../import/transcripts.rs"]

@@ -2551,6 +2551,103 @@ FROM sessions s
     )
 WHERE CASE call.type WHEN 'object' THEN json_extract(call.value, '$.type') END = 'toolCall';
 
+-- Files that tool calls name, from their arguments alone. A call that writes a text has the action written, a
+-- call that replaces a part edited; created, edited, deleted and moved come from patches. Command lines of
+-- shells are not read, and a call that failed is in the view: see is_error. `loopstore blame` knows both.
+CREATE VIEW v_file_changes AS
+SELECT
+    c.session_id, c.loop_id, c.turn, c.tool_call_id, c.tool_name,
+    file.value ->> 0 AS path,
+    file.value ->> 1 AS action,
+    c.call_seq, c.result_seq, c.is_error, c.result_loop_id
+FROM v_tool_calls c
+    CROSS JOIN json_each((
+        WITH
+        named (path, old, whole) AS (
+            SELECT
+                (SELECT a.value FROM json_each(
+                    '["file_path", "filePath", "path", "absolute_path", "target_file", "filename", "notebook_path"]'
+                ) name JOIN json_each(c.arguments) a ON a.key = name.value AND a.type = 'text'
+                ORDER BY name.key LIMIT 1),
+                EXISTS (SELECT 1 FROM json_each(c.arguments) a WHERE a.key IN (
+                    'old_string', 'oldString', 'oldText', 'old_str', 'old_text', 'edits', 'insert_line',
+                    'new_source', 'code_edit'
+                )),
+                EXISTS (SELECT 1 FROM json_each(c.arguments) a
+                    WHERE a.key IN ('content', 'contents', 'file_text') AND a.type = 'text')
+            WHERE json_type(c.arguments) = 'object'
+        ),
+        -- The lines of a patch. Backslashes become another escape first, so that each \n left is a line end.
+        lines (line, place) AS (
+            SELECT line.value, line.key
+            FROM json_each(CASE WHEN instr(c.arguments, '*** Begin Patch') > 0 THEN
+                '[' || replace(replace(json_quote(CASE json_type(c.arguments)
+                    WHEN 'text' THEN json_extract(c.arguments, '$')
+                    WHEN 'object' THEN (
+                        SELECT a.atom FROM json_tree(c.arguments) a
+                        WHERE a.type = 'text' AND instr(a.atom, '*** Begin Patch') > 0 LIMIT 1
+                    )
+                END), '\\', '\u005c'), '\n', '","') || ']'
+            END) line
+        )
+        SELECT json_group_array(json_array(path, action)) FROM (
+            SELECT path, iif(old, 'edited', 'written') AS action FROM named
+            WHERE path IS NOT NULL AND (old OR whole)
+            UNION ALL
+            SELECT * FROM (
+                SELECT
+                    trim(substr(line, instr(line, ':') + 1), ' ' || char(9, 13)) AS path,
+                    CASE substr(line, 5, instr(line, ':') - 5)
+                        WHEN 'Add File' THEN 'created'
+                        WHEN 'Update File' THEN 'edited'
+                        WHEN 'Delete File' THEN 'deleted'
+                        WHEN 'Move to' THEN 'moved'
+                    END AS action
+                FROM lines WHERE substr(line, 1, 4) = '*** ' ORDER BY place
+            ) WHERE action IS NOT NULL AND path <> ''
+        )
+    )) file;
+
+-- Commits that tool calls made, as git printed them: `[branch id] subject`. commit_id may be shortened. Only
+-- calls whose arguments contain git and commit, cherry-pick or revert are read.
+CREATE VIEW v_commits AS
+SELECT
+    c.session_id, c.loop_id, c.turn, c.tool_call_id,
+    made.value ->> 0 AS commit_id,
+    made.value ->> 1 AS branch,
+    made.value ->> 2 AS subject,
+    c.call_seq, c.result_seq, c.result_loop_id
+FROM v_tool_calls c
+    CROSS JOIN json_each((
+        WITH
+        lines (line, place) AS (
+            SELECT trim(line.value, ' ' || char(9, 13)), line.key
+            FROM json_each(CASE WHEN instr(c.arguments, 'git') > 0 AND (
+                instr(c.arguments, 'commit') > 0 OR instr(c.arguments, 'cherry-pick') > 0
+                OR instr(c.arguments, 'revert') > 0
+            ) THEN
+                '[' || replace(replace(json_quote(c.result_text), '\\', '\u005c'), '\n', '","') || ']'
+            END) line
+        ),
+        parted (inside, subject, place) AS (
+            SELECT substr(line, 2, instr(line, '] ') - 2), substr(line, instr(line, '] ') + 2), place
+            FROM lines WHERE substr(line, 1, 1) = '[' AND instr(line, '] ') > 2
+        ),
+        -- `branch` is the text up to the last space.
+        named (id, branch, subject, place) AS (
+            SELECT substr(inside, length(rtrim(inside, replace(inside, ' ', ''))) + 1),
+                rtrim(inside, replace(inside, ' ', '')), subject, place
+            FROM parted
+        )
+        SELECT json_group_array(json_array(id, branch, subject)) FROM (
+            SELECT id, nullif(trim(replace(branch, '(root-commit)', '')), 'detached HEAD') AS branch, subject
+            FROM named
+            WHERE length(id) BETWEEN 7 AND 64 AND id NOT GLOB '*[^0-9a-f]*'
+                AND trim(replace(branch, '(root-commit)', '')) <> '' AND instr(branch, '[') = 0
+            ORDER BY place
+        )
+    )) made;
+
 -- The chain of each leaf, from the root (depth 0). A leaf is a loop that no child continues from its last
 -- turn, or the current loop of a session.
 CREATE VIEW v_chain AS

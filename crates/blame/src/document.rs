@@ -117,14 +117,17 @@ impl Piece {
     fn rewrite(&mut self, begin: usize, end: usize, changed: &str, by: ChangeNumber) {
         let line_ends = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
         let first = line_ends(&self.text[..begin]);
-        let old: Vec<&str> = self.text[begin..end].split('\n').collect();
-        let new: Vec<&str> = changed.split('\n').collect();
-        let lines = first..first + old.len();
+        let is_end = end == self.text.len();
+        let old = parts(&self.text[begin..end], is_end);
+        let new = parts(changed, is_end);
+        let lines = first..first + self.text[begin..end].split('\n').count();
         let kept = &self.by[lines.clone()];
-        let by: Vec<Option<ChangeNumber>> = matched(&old, &new)
+        let mut by_line: Vec<Option<ChangeNumber>> = matched(&old, &new)
             .into_iter()
             .map(|line| line.map_or(Some(by), |line| kept[line]))
             .collect();
+        by_line.resize(changed.split('\n').count(), Some(by));
+        let by = by_line;
         self.by.splice(lines, by);
         self.text.replace_range(begin..end, changed);
     }
@@ -138,9 +141,9 @@ impl Piece {
         ends.nth(line - 1).map_or(self.text.len(), |(at, _)| at + 1)
     }
 
-    /// Inserts lines before the byte `at`, the beginning of a line or the end of the text.
+    /// Inserts lines before the byte `at`, the beginning of a line or the end of the text. `text` has no line end after
+    /// its last line: editors insert a text that ends with one as a line and an empty line.
     fn insert_lines(&mut self, at: usize, text: &str, by: ChangeNumber) {
-        let text = text.strip_suffix('\n').unwrap_or(text);
         let has_no_end =
             at == self.text.len() && !self.text.is_empty() && !self.text.ends_with('\n');
         let text = match has_no_end {
@@ -149,6 +152,16 @@ impl Piece {
         };
         self.replace(&[(at, at)], &text, by);
     }
+}
+
+/// Returns the parts of a text between line ends. The empty part after the last line end of a file is no line: it must
+/// not become the beginning of an empty line that is added.
+fn parts(text: &str, is_end: bool) -> Vec<&str> {
+    let mut parts: Vec<&str> = text.split('\n').collect();
+    if is_end {
+        parts.pop_if(|last| last.is_empty());
+    }
+    parts
 }
 
 impl Document {
@@ -220,8 +233,7 @@ impl Document {
     fn write(&mut self, text: &str, by: ChangeNumber) {
         let mut piece = Piece::of(text, Some(by));
         if let Some(whole) = &self.whole {
-            let old: Vec<&str> = whole.text.split('\n').collect();
-            let new: Vec<&str> = text.split('\n').collect();
+            let (old, new) = (parts(&whole.text, true), parts(text, true));
             for (at, line) in matched(&old, &new).into_iter().enumerate() {
                 if let Some(line) = line {
                     piece.by[at] = whole.by[line];
@@ -335,8 +347,7 @@ impl Piece {
         let begin = self.line_start(at);
         if count == 0 {
             if !new.is_empty() {
-                let text = new.join("\n") + "\n";
-                self.insert_lines(begin, &text, by);
+                self.insert_lines(begin, &new.join("\n"), by);
             }
             return;
         }

@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
     fn rarest<'i>(&self, index: &'i DiskIndex<'_>) -> Option<(usize, &'i [usize])> {
         let last = self.lines.len() - 1;
         let whole = (0..=last)
-            .filter(|at| !(*at == 0 && self.begins_within) && !(*at == last && self.ends_within));
+            .filter(|at| !(*at == 0 && self.begins_within || *at == last && self.ends_within));
         let places = |at: usize| {
             let places = index.places.get(self.lines[at].0);
             (at, places.map_or(&[][..], Vec::as_slice))

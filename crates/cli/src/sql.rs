@@ -9,12 +9,14 @@ use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::{App, CliError, Done, nearest, text, with_causes};
 
 /// The names of the views for the help.
-const VIEWS: [&str; 17] = [
+const VIEWS: [&str; 19] = [
     "v_sessions",
     "v_loops",
     "v_turns",
     "v_messages",
     "v_tool_calls",
+    "v_file_changes",
+    "v_commits",
     "v_chain",
     "v_compaction_runs",
     "v_compaction_events",
@@ -31,9 +33,9 @@ const VIEWS: [&str; 17] = [
 
 /// Query the database in SQL, read-only
 ///
-/// Made for this are the views `v_sessions`, `v_loops`, `v_turns`, `v_messages`, `v_tool_calls`, `v_chain`,
-/// `v_compaction_runs`, `v_compaction_events`, `v_compaction_blocks`, `v_edits`, `v_pins`, `v_coverage`, `v_context`,
-/// `v_usage`, `v_manifests`, `v_session_tree` and `v_receipts`.
+/// Made for this are the views `v_sessions`, `v_loops`, `v_turns`, `v_messages`, `v_tool_calls`, `v_file_changes`,
+/// `v_commits`, `v_chain`, `v_compaction_runs`, `v_compaction_events`, `v_compaction_blocks`, `v_edits`, `v_pins`,
+/// `v_coverage`, `v_context`, `v_usage`, `v_manifests`, `v_session_tree` and `v_receipts`.
 #[derive(clap::Args)]
 pub struct SqlArgs {
     /// One SELECT; it may begin with a comment.

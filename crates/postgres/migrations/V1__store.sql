@@ -1649,6 +1649,28 @@ LANGUAGE sql IMMUTABLE AS $$
     WHERE loopstore_text(loopstore_value(item.value, 'type')) = 'text'
 $$;
 
+-- The first text of a JSON value, at any depth, that contains a patch. NULL if there is none.
+CREATE FUNCTION loopstore_patch(given JSON) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
+    WITH RECURSIVE part (value, place) AS (
+        SELECT given, ARRAY[]::BIGINT[]
+        UNION ALL
+        SELECT inner_part.value, part.place || inner_part.place
+        FROM part CROSS JOIN LATERAL (
+            SELECT item.value, item.place FROM json_array_elements(
+                CASE json_typeof(part.value) WHEN 'array' THEN part.value ELSE '[]' END
+            ) WITH ORDINALITY AS item (value, place)
+            UNION ALL
+            SELECT field.value, field.place FROM json_each(
+                CASE json_typeof(part.value) WHEN 'object' THEN part.value ELSE '{}' END
+            ) WITH ORDINALITY AS field (key, value, place)
+        ) inner_part
+    )
+    SELECT loopstore_text(part.value) FROM part
+    WHERE json_typeof(part.value) = 'string'
+        AND strpos(loopstore_text(part.value), '*** Begin Patch') > 0
+    ORDER BY part.place LIMIT 1
+$$;
+
 -- A prompt as one line, as the library shows it: without the elements of harnesses at the beginning and at
 -- the end, with folded white space, cut after a word to 100 characters. NULL if the prompt has no text.
 CREATE FUNCTION loopstore_prompt(head TEXT, block BIGINT, body TEXT) RETURNS TEXT
@@ -2325,6 +2347,78 @@ FROM sessions s
         ORDER BY found.rank, found.loop, found.turn, found.seq LIMIT 1
     ) r ON TRUE
     LEFT JOIN loops n ON n.session = r.session AND n.key = r.loop;
+
+-- Files that tool calls name, from their arguments alone. A call that writes a text has the action written, a
+-- call that replaces a part edited; created, edited, deleted and moved come from patches. Command lines of
+-- shells are not read, and a call that failed is in the view: see is_error. `loopstore blame` knows both.
+CREATE VIEW v_file_changes AS
+SELECT
+    c.session_id, c.loop_id, c.turn, c.tool_call_id, c.tool_name, file.path, file.action,
+    c.call_seq, c.result_seq, c.is_error, c.result_loop_id
+FROM v_tool_calls c
+    CROSS JOIN LATERAL loopstore_json(c.arguments) a (json)
+    CROSS JOIN LATERAL (
+        SELECT named.path, CASE WHEN named.old THEN 'edited' ELSE 'written' END AS action
+        FROM (
+            SELECT
+                (SELECT loopstore_text(a.json -> name.key) FROM unnest(ARRAY[
+                    'file_path', 'filePath', 'path', 'absolute_path', 'target_file', 'filename',
+                    'notebook_path'
+                ]) WITH ORDINALITY AS name (key, place)
+                WHERE json_typeof(a.json -> name.key) = 'string' ORDER BY name.place LIMIT 1) AS path,
+                EXISTS (SELECT 1 FROM unnest(ARRAY[
+                    'old_string', 'oldString', 'oldText', 'old_str', 'old_text', 'edits', 'insert_line',
+                    'new_source', 'code_edit'
+                ]) AS name (key) WHERE (a.json -> name.key) IS NOT NULL) AS old,
+                EXISTS (SELECT 1 FROM unnest(ARRAY['content', 'contents', 'file_text']) AS name (key)
+                    WHERE json_typeof(a.json -> name.key) = 'string') AS whole
+            WHERE json_typeof(a.json) = 'object'
+        ) named
+        WHERE named.path IS NOT NULL AND (named.old OR named.whole)
+        UNION ALL
+        SELECT header.path, header.action
+        FROM (
+            SELECT
+                btrim(substr(line.text, strpos(line.text, ':') + 1), E' \t\r') AS path,
+                CASE substr(line.text, 5, greatest(strpos(line.text, ':') - 5, 0))
+                    WHEN 'Add File' THEN 'created'
+                    WHEN 'Update File' THEN 'edited'
+                    WHEN 'Delete File' THEN 'deleted'
+                    WHEN 'Move to' THEN 'moved'
+                END AS action
+            FROM regexp_split_to_table(
+                CASE WHEN strpos(c.arguments, '*** Begin Patch') > 0 THEN loopstore_patch(a.json) END,
+                E'\n'
+            ) AS line (text)
+            WHERE left(line.text, 4) = '*** '
+        ) header
+        WHERE header.action IS NOT NULL AND header.path <> ''
+    ) file;
+
+-- Commits that tool calls made, as git printed them: `[branch id] subject`. commit_id may be shortened. Only
+-- calls whose arguments contain git and commit, cherry-pick or revert are read.
+CREATE VIEW v_commits AS
+SELECT
+    c.session_id, c.loop_id, c.turn, c.tool_call_id,
+    made.part[2] AS commit_id,
+    nullif(branch.name, 'detached HEAD') AS branch,
+    made.part[3] AS subject,
+    c.call_seq, c.result_seq, c.result_loop_id
+FROM v_tool_calls c
+    CROSS JOIN LATERAL (
+        SELECT regexp_match(
+            btrim(line.text, E' \t\r'),
+            -- The part before the id is the branch; it ends at the first `] `.
+            '^\[((?:(?!\] )[^[])* )([0-9a-f]{7,64})\] (.*)$'
+        ) AS part
+        FROM regexp_split_to_table(
+            CASE WHEN strpos(c.arguments, 'git') > 0 AND (
+                strpos(c.arguments, 'commit') > 0 OR strpos(c.arguments, 'cherry-pick') > 0
+                OR strpos(c.arguments, 'revert') > 0
+            ) THEN c.result_text END, E'\n') AS line (text)
+    ) made
+    CROSS JOIN LATERAL btrim(replace(made.part[1], '(root-commit)', '')) AS branch (name)
+WHERE made.part IS NOT NULL AND branch.name <> '';
 
 -- The chain of each leaf, from the root (depth 0). A leaf is a loop that no child continues from its last
 -- turn, or the current loop of a session.

@@ -4,13 +4,15 @@ use loopstore::extend::sqlite::QueryLimits;
 use loopstore::*;
 
 /// The views, each with the columns that differ from run to run.
-const VIEWS: [(&str, &[&str]); 17] = [
+const VIEWS: [(&str, &[&str]); 19] = [
     ("v_sessions", &["created_at", "last_active_at"]),
     ("v_loops", &["started_at", "ended_at"]),
     // The store sets the time of appended messages.
     ("v_turns", &["started_at", "ended_at"]),
     ("v_messages", &["created_at"]),
     ("v_tool_calls", &[]),
+    ("v_file_changes", &[]),
+    ("v_commits", &[]),
     ("v_chain", &[]),
     (
         "v_compaction_runs",

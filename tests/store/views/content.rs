@@ -321,3 +321,66 @@ fn ids_are_only_text() {
         assert_eq!(stage.lines(&sql), [odd], "{view}");
     }
 }
+
+#[test]
+fn changed_files_and_commits_are_named_by_their_calls() {
+    let stage = Stage::new("s");
+    let key = stage.start("l", None);
+    let block = |id: &str, name: &str, arguments: Value| json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments});
+    let patch = "*** Begin Patch\n*** Add File: n\\x.rs\n+*** Update File: inside\n*** Update File: o\r\n*** Move to: p q\n*** Delete File: z\n*** Foo: bar\n*** End Patch";
+    let output = "[main (root-commit) 1a2b3c4] Add a \\n lamp\n 1 file\n[detached HEAD abcdef0] x] y\n[nothex xyz1234] no\n[ 1234567] no\n[a] b 1234567] no";
+    let calls = [
+        (
+            "c0",
+            block(
+                "c0",
+                "Write",
+                json!({"file_path": "a\"b\\n.py", "content": "x"}),
+            ),
+            "ok",
+        ),
+        (
+            "c1",
+            block(
+                "c1",
+                "Edit",
+                json!({"path": "b", "old_string": "x", "content": "y"}),
+            ),
+            "ok",
+        ),
+        ("c2", block("c2", "Read", json!({"file_path": "c"})), "ok"),
+        ("c3", block("c3", "apply_patch", json!(patch)), "ok"),
+        (
+            "c4",
+            block("c4", "shell", json!({"command": ["apply_patch", patch]})),
+            "ok",
+        ),
+        (
+            "c5",
+            block("c5", "Bash", json!({"command": "git commit -m x"})),
+            output,
+        ),
+        (
+            "c6",
+            block("c6", "Bash", json!({"command": "cat notes"})),
+            output,
+        ),
+        ("c7", block("c7", "x", json!([1, null])), "ok"),
+    ];
+    for (turn, (id, block, output)) in (0..).zip(calls) {
+        let mut answer = call(turn, &[id]);
+        answer["content"] = json!([block]);
+        stage.append(key, json!([answer, result(turn, id, output)]));
+    }
+    let files = "SELECT tool_call_id, path, action FROM v_file_changes";
+    let of_patch = ["n\\x.rs|created", "o|edited", "p q|moved", "z|deleted"];
+    let mut expected = vec!["c0|a\"b\\n.py|written".to_owned(), "c1|b|edited".to_owned()];
+    for id in ["c3", "c4"] {
+        expected.extend(of_patch.iter().map(|file| format!("{id}|{file}")));
+    }
+    assert_eq!(stage.lines(files), expected);
+    assert_eq!(
+        stage.lines("SELECT turn, commit_id, branch, subject FROM v_commits"),
+        ["5|1a2b3c4|main|Add a \\n lamp", "5|abcdef0||x] y"]
+    );
+}

@@ -9,7 +9,7 @@ mod stage;
 use stage::Stage;
 
 /// The promised columns, in order. New ones may only come after them.
-const CONTRACT: [(&str, &str); 17] = [
+const CONTRACT: [(&str, &str); 19] = [
     (
         "v_sessions",
         "session_id agent_id title created_at last_active_at current_loop_id loops turns messages
@@ -34,6 +34,16 @@ const CONTRACT: [(&str, &str); 17] = [
         "v_tool_calls",
         "session_id loop_id turn tool_call_id tool_name arguments call_seq result_seq result_text
          is_error",
+    ),
+    (
+        "v_file_changes",
+        "session_id loop_id turn tool_call_id tool_name path action call_seq result_seq is_error
+         result_loop_id",
+    ),
+    (
+        "v_commits",
+        "session_id loop_id turn tool_call_id commit_id branch subject call_seq result_seq
+         result_loop_id",
     ),
     ("v_chain", "session_id leaf_loop_id loop_id depth"),
     (

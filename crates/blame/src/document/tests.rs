@@ -37,7 +37,7 @@ fn write(text: &str) -> TextChange {
 #[test]
 fn a_line_belongs_to_the_change_that_wrote_it_last() {
     let start = write("a\nb\nc\n");
-    assert_eq!(lines(&[start.clone()]), "a=1 b=1 c=1");
+    assert_eq!(lines(std::slice::from_ref(&start)), "a=1 b=1 c=1");
     assert_eq!(
         lines(&[start.clone(), replacement("b\n", "b\nx\n", false)]),
         "a=1 b=1 x=2 c=1"
@@ -64,7 +64,14 @@ fn a_line_belongs_to_the_change_that_wrote_it_last() {
         lines(&[start.clone(), replacement("a\nb\nc\n", "", false)]),
         ""
     );
-    assert_eq!(lines(&[start, replacement("", "n\n", false)]), "n=2");
+    assert_eq!(
+        lines(&[start.clone(), replacement("", "n\n", false)]),
+        "n=2"
+    );
+    // An empty line at the end is a new line.
+    let end = TextChange::Append("\n".into());
+    assert_eq!(lines(&[start.clone(), end]), "a=1 b=1 c=1 =2");
+    assert_eq!(lines(&[start, write("a\nb\nc\n\n")]), "a=1 b=1 c=1 =2");
 }
 
 #[test]
@@ -86,6 +93,10 @@ fn lines_are_inserted_and_replaced_by_number() {
     );
     assert_eq!(lines(&[start.clone(), insert(99, "x")]), "a=1 b=1 c=1 x=2");
     assert_eq!(lines(&[write("a"), insert(1, "x")]), "a=1 x=2");
+    assert_eq!(
+        lines(&[write("a\nb\n"), insert(1, "x\n")]),
+        "a=1 x=2 =2 b=1"
+    );
     assert_eq!(lines(&[start.clone(), range(2, 3, "x")]), "a=1 x=2");
     assert_eq!(lines(&[start.clone(), range(2, 2, "")]), "a=1 c=1");
     assert_eq!(

@@ -160,8 +160,8 @@ fn recorded_files_are_attributed_as_the_reference_does() {
         }
         for (file, reference) in &followed.files {
             let found = blame(store.database(), &request(file, None)).unwrap();
-            // A shell or another tool may have changed the file, which only blame sees.
-            if !found.unfollowed.is_empty() {
+            // A shell may have changed or deleted the file, which only blame sees.
+            if !found.unfollowed.is_empty() || found.deleted {
                 continue;
             }
             followed_files += 1;

@@ -48,7 +48,7 @@ pub fn transcript() -> String {
 }
 
 /// Returns a transcript that writes a file and commits it.
-fn writing_transcript() -> String {
+pub fn writing_transcript() -> String {
     let write =
         serde_json::json!({"file_path": "/repo/lamp.py", "content": "def on():\n    pass\n"});
     let commit = serde_json::json!({"command": "git commit -am lamp"});
@@ -358,11 +358,16 @@ fn every_command_says_the_same_on_both_backends() {
         &["unpin", "pair", &format!("{leaf}:0")],
         &["protect", "pair"],
         &["protect", "pair", "--off"],
-        &["sql", "SELECT session_id, turns, messages FROM v_sessions"],
+        &[
+            "sql",
+            "SELECT session_id, turns, messages FROM v_sessions ORDER BY session_id",
+        ],
         &[
             "sql",
             "SELECT loop_id, turn, tool_name, arguments, result_seq, is_error FROM v_tool_calls ORDER BY call_seq, loop_id",
         ],
+        &["sql", "SELECT * FROM v_file_changes ORDER BY call_seq"],
+        &["sql", "SELECT * FROM v_commits ORDER BY call_seq"],
         &["sql", "SELECT * FROM v_usage ORDER BY loop_id"],
         &["archive", "pair", "--shown", "--dry-run"],
         &["archive", "pair", "--shown"],
@@ -472,6 +477,7 @@ fn every_command_says_the_same_on_both_backends() {
     }
     both.recount(&["recount"]);
     both.json(&["erase", "pair", "--yes"]);
+    both.json(&["erase", "lamp", "--yes"]);
     let removed = both.json_but(&["opened_at", "closed_at", "detail"], &["receipts"]);
     assert!(
         removed.as_array().is_some_and(|rows| rows.len() > 1),

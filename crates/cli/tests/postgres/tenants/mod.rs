@@ -17,7 +17,7 @@ use loopstore::*;
 use loopstore_postgres::{Engine, PostgresStore, schema};
 use loopstore_testing::postgres::{Client, NoTls};
 
-use super::commands::{command, transcript};
+use super::commands::{command, transcript, writing_transcript};
 use crate::support::histories::{History, answer, loop_id, result, user};
 use crate::support::server::{self, PostgresServer};
 
@@ -202,11 +202,14 @@ impl Tenants {
         )
         .unwrap();
         std::fs::write(folder.join("pair.jsonl"), text).unwrap();
+        let wrote = writing_transcript().replace("Write a lamp", word);
+        std::fs::write(folder.join("wrote.jsonl"), wrote).unwrap();
         for args in [
             &["import", "pair.jsonl"] as &[&str],
             &["context", "pair", "--record"],
             &["redact", "pair", "--yes"],
             &["import", "kept.jsonl"],
+            &["import", "wrote.jsonl"],
             &["archive", "old", "--shown"],
             &["index"],
             &["verify", "--head"],
