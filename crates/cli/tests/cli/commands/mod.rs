@@ -28,6 +28,7 @@ mod refusals;
 mod resuming;
 mod sealed;
 mod searching;
+mod sharing;
 pub mod stage;
 mod story;
 #[cfg(feature = "http")]
