@@ -30,6 +30,7 @@ fn recorded(store: &SqliteStore) -> History<'_> {
 
 fn turns(history: &History<'_>, at: usize) {
     for turn in 0..6 {
+        let call = format!("call-{at}-{turn}");
         let word = |what: &str| format!("{what}-of-loop{at}turn{turn}");
         history.append(
             at,
@@ -37,10 +38,10 @@ fn turns(history: &History<'_>, at: usize) {
                 user(&word("question"), turn),
                 answer(
                     &format!("{} {}", word("thought"), "words ".repeat(40)),
-                    &["c"],
+                    &[&call],
                     turn,
                 ),
-                result("c", vec![Content::text(word("output"))], turn),
+                result(&call, vec![Content::text(word("output"))], turn),
                 answer(&word("answer"), &[], turn),
             ],
         );

@@ -34,9 +34,12 @@ pub(super) fn packed_lines(
         }
         PageText::Element(text) => text,
     };
-    let packed = STANDARD.decode(text.trim_ascii());
-    let damaged = |_| wrong("the session in the page was cut off or altered; get the page again");
-    Ok(Some(Cursor::new(packed.map_err(damaged)?)))
+    match STANDARD.decode(text.trim_ascii()) {
+        Ok(packed) if !packed.is_empty() => Ok(Some(Cursor::new(packed))),
+        _ => Err(wrong(
+            "the session in the page was cut off or altered; get the page again",
+        )),
+    }
 }
 
 /// The text of the element with the lines.
