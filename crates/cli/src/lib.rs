@@ -60,6 +60,7 @@ mod resume;
 mod schema;
 mod search;
 mod sessions;
+mod share;
 mod show;
 mod show_tree;
 mod sql;
@@ -144,6 +145,7 @@ enum Command {
     Export(export::ExportArgs),
     Resume(resume::ResumeArgs),
     Report(report::ReportArgs),
+    Share(share::ShareArgs),
     Sql(sql::SqlArgs),
     Stats(stats::StatsArgs),
     Verify(verify::VerifyArgs),
@@ -341,6 +343,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Export(args) => export::run(app, args),
         Command::Resume(args) => resume::run(app, args),
         Command::Report(args) => report::run(app, args),
+        Command::Share(args) => share::run(app, args),
         Command::Sql(args) => sql::run(app, args),
         Command::Stats(args) => stats::run(app, args),
         Command::Verify(args) => verify::run(app, args),

@@ -156,7 +156,7 @@ fn held_back(report: &RedactReport) -> Vec<String> {
 }
 
 /// Describes a secret with its place, and the text around it.
-fn finding_lines(one: &FoundSecret) -> [String; 2] {
+pub(super) fn finding_lines(one: &FoundSecret) -> [String; 2] {
     let of = &one.finding;
     let part = match of.found_by {
         FoundBy::Part => "part of ",

@@ -57,6 +57,19 @@ pub struct ReportOptions {
     pub others: BTreeMap<SessionId, String>,
 }
 
+/// Data for other programs that a page carries: an element `<script type="media type" id="name">` with the data as
+/// base64 of gzip, and a `<meta>` element of this name at the beginning of the page. The name and the media type are
+/// part of the markup and must not come from a transcript.
+#[derive(Clone, Copy, Debug)]
+pub struct ReportAttachment<'a> {
+    /// The name of both elements.
+    pub name: &'static str,
+    /// The media type.
+    pub media_type: &'static str,
+    /// The data.
+    pub data: &'a [u8],
+}
+
 /// The summary of a report.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ReportLine {
@@ -117,13 +130,33 @@ pub fn write_report(
     options: &ReportOptions,
     out: &mut dyn Write,
 ) -> Result<ReportLine, ReportError> {
-    store::read(store, |read| Ok(write_from(read, session, options, out)))?
+    store::read(store, |read| {
+        Ok(write_from(read, session, options, None, out))
+    })?
+}
+
+/// Writes the page of a session as [`write_report`] does, with data for other programs in it.
+///
+/// # Errors
+/// As [`write_report`].
+pub fn write_report_with(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    options: &ReportOptions,
+    attachment: &ReportAttachment<'_>,
+    out: &mut dyn Write,
+) -> Result<ReportLine, ReportError> {
+    let attachment = Some(attachment);
+    store::read(store, |read| {
+        Ok(write_from(read, session, options, attachment, out))
+    })?
 }
 
 fn write_from(
     read: &dyn StoreRead,
     session: &SessionId,
     options: &ReportOptions,
+    attachment: Option<&ReportAttachment<'_>>,
     out: &mut dyn Write,
 ) -> Result<ReportLine, ReportError> {
     let owner = session_of(read, session)?;
@@ -131,8 +164,11 @@ fn write_from(
         (None, None) => None,
         (leaf, _) => Some(leaf_of(read, &owner, leaf.as_ref())?),
     };
-    let mut page = page::HtmlPage::begin(out)?;
+    let mut page = page::HtmlPage::begin(out, attachment)?;
     let found = messages::write_all(read, &owner, &mut page)?;
+    if let Some(attachment) = attachment {
+        page.attach(attachment)?;
+    }
     let index = gather::index(read, &owner, leaf.as_ref(), found, options)?;
     let line = index.line();
     page.finish(&index)?;

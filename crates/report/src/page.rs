@@ -7,11 +7,12 @@ use std::io::{self, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use base64::write::EncoderWriter;
 use flate2::Compression;
-use flate2::write::ZlibEncoder;
+use flate2::write::{GzEncoder, ZlibEncoder};
 use serde::Serialize;
 
-use crate::ReportError;
+use crate::{ReportAttachment, ReportError};
 use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("report.css");
@@ -40,8 +41,17 @@ pub(super) struct HtmlPage<'a> {
 }
 
 impl<'a> HtmlPage<'a> {
-    pub(super) fn begin(out: &'a mut dyn Write) -> io::Result<Self> {
-        frame(out, SESSION, &SESSION_SCRIPTS.concat())?;
+    /// Begins a page. The head names the attachment, if there will be one.
+    pub(super) fn begin(
+        out: &'a mut dyn Write,
+        attachment: Option<&ReportAttachment<'_>>,
+    ) -> io::Result<Self> {
+        let meta = attachment.map(|attachment| {
+            let (name, kind) = (attachment.name, attachment.media_type);
+            format!("<meta name=\"{name}\" content=\"{kind}\">\n")
+        });
+        let meta = meta.unwrap_or_default();
+        frame(out, &meta, SESSION, &SESSION_SCRIPTS.concat())?;
         Ok(Self {
             out,
             piece: Vec::new(),
@@ -72,6 +82,18 @@ impl<'a> HtmlPage<'a> {
         Ok(())
     }
 
+    /// Writes data for other programs, compressed; the page does not read it.
+    pub(super) fn attach(&mut self, attachment: &ReportAttachment<'_>) -> io::Result<()> {
+        self.end_piece()?;
+        let (name, kind) = (attachment.name, attachment.media_type);
+        write!(self.out, "<script type=\"{kind}\" id=\"{name}\">")?;
+        let text = EncoderWriter::new(&mut *self.out, &STANDARD);
+        let mut packed = GzEncoder::new(text, Compression::default());
+        packed.write_all(attachment.data)?;
+        packed.finish()?.finish()?;
+        writeln!(self.out, "</script>")
+    }
+
     /// Writes the index and the script.
     pub(super) fn finish(mut self, index: &impl Serialize) -> Result<(), ReportError> {
         self.end_piece()?;
@@ -96,17 +118,17 @@ fn whole(
     index: &impl Serialize,
     out: &mut dyn Write,
 ) -> Result<(), ReportError> {
-    frame(out, body, script)?;
+    frame(out, "", body, script)?;
     data(out, "index", &serde_json::to_vec(index)?)?;
     Ok(end(out, script)?)
 }
 
-fn frame(out: &mut dyn Write, body: &str, script: &str) -> io::Result<()> {
+fn frame(out: &mut dyn Write, meta: &str, body: &str, script: &str) -> io::Result<()> {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
     let (style, script) = (hash(STYLE), hash(script));
     write!(
         out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n{meta}\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
          script-src 'sha256-{script}'; style-src 'sha256-{style}'; base-uri 'none'; \
          form-action 'none'\">\n\

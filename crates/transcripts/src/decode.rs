@@ -70,6 +70,11 @@ impl DecodedSource {
         }
     }
 
+    /// Returns the reason that the text ends before the end of the file; `None` if the text is complete.
+    pub(super) fn cut(&self) -> Option<&str> {
+        self.0.cut()
+    }
+
     /// Returns the source to read: the decoded copy if there is one, else `source`.
     pub(super) fn source<'a>(&'a mut self, source: &'a mut Source<'_>) -> Source<'a> {
         let (path, reader) = self.0.text(source.path, &mut *source.reader);

@@ -6,6 +6,7 @@
 //! content is searched for what was removed.
 
 mod edits;
+mod images;
 mod messages;
 mod report;
 mod sealed;
@@ -100,6 +101,7 @@ fn mark(write: &mut dyn StoreWrite, session: SessionKey) -> StoreResult<()> {
 struct RedactWork<'a> {
     session: SessionKey,
     redactor: Redactor,
+    without_images: bool,
     counter: &'a dyn TokenCounter,
     changes: Changes,
     /// Sealed content that is removed.
@@ -126,6 +128,7 @@ impl<'a> RedactWork<'a> {
             redactor: Redactor::new(&scan.import_key()?)
                 .with_policy(request.policy.clone())
                 .remembering(),
+            without_images: request.without_images,
             counter,
             changes: Changes::default(),
             sealed: SealedDrops::default(),
@@ -137,14 +140,16 @@ impl<'a> RedactWork<'a> {
         })
     }
 
-    /// Finds all secrets, and returns whether any are replaced.
+    /// Finds all secrets, and images to leave out, and returns whether any are replaced.
     fn learn(&mut self, scan: &dyn StoreScan) -> StoreResult<bool> {
         let loops = scan.loops(self.session)?;
+        let mut has_images = false;
         for row in &loops {
             for_each_message(scan, row, &mut |target| {
                 let is_original = matches!(target.place, MessagePlace::InLoop(..));
                 self.redactor.learn_pieces(is_original);
-                self.redact(&target.message)?;
+                let is_changed = self.redact(&target.message)?.is_some();
+                has_images |= self.without_images && is_changed;
                 Ok(())
             })?;
         }
@@ -154,7 +159,7 @@ impl<'a> RedactWork<'a> {
             Ok(())
         })?;
         let counts = self.redactor.take_counts();
-        if counts.secrets.is_empty() {
+        if counts.secrets.is_empty() && !has_images {
             self.report.held_back = counts.held_back;
             return Ok(false);
         }
@@ -184,7 +189,12 @@ impl<'a> RedactWork<'a> {
 
     fn redact(&mut self, message: &AgentMessage) -> StoreResult<Option<AgentMessage>> {
         let invalid = |error: serde_json::Error| StoreError::Invalid(error.to_string());
-        self.redactor.message(message).map_err(invalid)
+        let new = self.redactor.message(message).map_err(invalid)?;
+        if !self.without_images {
+            return Ok(new);
+        }
+        let plain = images::without_images(new.as_ref().unwrap_or(message));
+        Ok(plain.map(|(plain, _)| plain).or(new))
     }
 
     fn redact_text(&mut self, cell: TextCell<'_>) -> Option<String> {
@@ -297,6 +307,11 @@ impl<'a> RedactWork<'a> {
         let mut found = Vec::new();
         for_each_message(scan, row, &mut |target| {
             let new = self.redact(&target.message)?;
+            if self.without_images
+                && let Some((_, count)) = images::without_images(&target.message)
+            {
+                self.report.images += count;
+            }
             let counts = self.add_counts();
             let findings = self.redactor.take_findings();
             let new = self.sealed.apply(&target, row, new);

@@ -101,6 +101,7 @@ fn no_text_of_the_libraries_names_a_command_or_an_option() {
         "crates/provider/src",
         "crates/redact/src",
         "crates/report/src",
+        "crates/share/src",
         "crates/summarize/src",
         "crates/transcripts/src",
         "integrations/phi/src",

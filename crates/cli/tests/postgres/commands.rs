@@ -376,6 +376,7 @@ fn every_command_says_the_same_on_both_backends() {
         &["verify"],
         &["unarchive", "pair"],
         &["prune", "--keep-last", "5", "--dry-run"],
+        &["share", "pair", "--dry-run"],
         &["redact", "pair", "--yes"],
     ] {
         both.json(args);

@@ -3,12 +3,13 @@
 //!
 //! The lines are written into the store unchanged, in one transaction. Then the session is checked as by `verify`, so
 //! that an altered file leaves no rows. If the session is stored already, only new rows are added. [`form`] defines
-//! the lines.
+//! the lines, [`page`] the page of `loopstore share` that carries them.
 
 mod atif;
 mod blocks;
 pub mod form;
 mod loop_rows;
+pub mod page;
 mod redacted;
 mod restore;
 mod runs;
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 
 use self::form::{AnyLine, LineKind};
 pub use self::restore::SessionRestorer;
+use super::decode::DecodedSource;
 use super::fields::reason;
 use super::key_outline::KeyOutline;
 use super::lines::{LinePart, ValueReader};
@@ -44,7 +46,9 @@ impl Importer for SessionLines {
 
     fn detect(&self, _path: &Path, head: &[u8]) -> bool {
         let outline = KeyOutline::of(head);
-        outline.has("record") && outline.has("loopstore") || atif::is_document(&outline)
+        page::is_page(head)
+            || (outline.has("record") && outline.has("loopstore"))
+            || atif::is_document(&outline)
     }
 
     fn import(&self, _source: &mut Source<'_>, _sink: &mut dyn Sink) -> Result<(), ImportError> {
@@ -60,7 +64,24 @@ impl Importer for SessionLines {
         source: &mut Source<'_>,
         into: &mut SessionRestorer<'_>,
     ) -> Option<Result<(), ImportError>> {
-        Some(read(source, into))
+        Some(read_lines(source, into))
+    }
+}
+
+/// Reads the lines of a file, or of a page.
+fn read_lines(source: &mut Source<'_>, into: &mut SessionRestorer<'_>) -> Result<(), ImportError> {
+    let Some(mut packed) = page::packed_lines(source)? else {
+        return read(source, into);
+    };
+    let mut packed = Source {
+        path: source.path,
+        reader: &mut packed,
+    };
+    let mut lines = DecodedSource::without_repairs(&mut packed)?;
+    read(&mut lines.source(&mut packed), into)?;
+    match lines.cut() {
+        None => Ok(()),
+        Some(cut) => Err(wrong(format!("the session in the page is damaged: {cut}"))),
     }
 }
 

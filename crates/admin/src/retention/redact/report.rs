@@ -23,6 +23,8 @@ pub struct RedactRequest {
     pub dry_run: bool,
     /// The policy that selects the secrets to replace.
     pub policy: RedactionPolicy,
+    /// True to replace also all images, and other attached files, by a line of text.
+    pub without_images: bool,
 }
 
 impl RedactRequest {
@@ -34,6 +36,7 @@ impl RedactRequest {
             with_files: false,
             dry_run: false,
             policy: RedactionPolicy::default(),
+            without_images: false,
         }
     }
 }
@@ -51,6 +54,9 @@ pub struct RedactReport {
     pub secrets: BTreeMap<String, u64>,
     /// The number of replaced parts of secrets whose rest had been cut off.
     pub pieces: u64,
+    /// The number of images and other attached files that were replaced by a line of text.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub images: u64,
     /// The number of secrets by type that were not replaced, since their confidence is too low.
     pub held_back: BTreeMap<String, u64>,
     /// For a dry run, each secret found, masked, with its places.
@@ -171,6 +177,10 @@ pub struct RedactedMessage {
     pub pieces: u64,
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl RedactReport {
     pub(super) fn nothing(session: SessionId, dry_run: bool) -> Self {
         Self {
@@ -179,6 +189,7 @@ impl RedactReport {
             receipt: None,
             secrets: BTreeMap::new(),
             pieces: 0,
+            images: 0,
             held_back: BTreeMap::new(),
             findings: Vec::new(),
             messages: 0,

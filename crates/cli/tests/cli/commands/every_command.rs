@@ -34,6 +34,8 @@ const LINES: &[(&str, &str)] = &[
     ("resume", "resume work --for codex -o work.codex.jsonl"),
     ("report", "report work"),
     ("report", "report --all -o pages"),
+    ("share", "share work -o shared.html --yes"),
+    ("share", "share work --dry-run --without-images"),
     ("sql", "sql SELECT/**/*/**/FROM/**/v_sessions"),
     ("stats", "stats"),
     ("verify", "verify"),

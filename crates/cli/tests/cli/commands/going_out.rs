@@ -486,7 +486,7 @@ fn traces_are_lines_and_what_was_guessed_is_reported() {
     assert!(with.err.contains("answers without a provider"), "{with}");
     assert!(with.out.contains("gen_ai.input.messages"));
     let without = stage.say("export work --format otlp-json --without-content");
-    assert!(!without.out.contains(".messages\""), "{without}");
+    assert!(!without.out.contains("gen_ai.input.messages"));
     for line in with.out.lines().chain(without.out.lines()) {
         let request: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(request["resourceSpans"].is_array());

@@ -29,6 +29,7 @@ mod refusals;
 mod resuming;
 mod sealed;
 mod searching;
+mod sharing;
 pub mod stage;
 mod story;
 #[cfg(feature = "http")]
