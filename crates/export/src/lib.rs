@@ -40,8 +40,8 @@ use loopstore::model::{AgentMessage, LoopId, SessionId};
 use loopstore::provider::{Form, Mending, ProviderRequest};
 
 pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
-pub use otlp::{OtlpContent, OtlpGap, OtlpReport, export_otlp};
 pub use omissions::{Omission, OmissionKind};
+pub use otlp::{OtlpContent, OtlpGap, OtlpReport, export_otlp};
 pub use visible::visible;
 
 /// The form of an export.

@@ -187,7 +187,7 @@ pub fn a_cleared_result_shows_its_size_and_the_way_to_it(store: &dyn SessionStor
     };
     match refusal(&history, &old) {
         EditRefusal::TooLittle { freed, at_least } => {
-            assert_eq!((freed > 0, at_least), (true, 10_000))
+            assert_eq!((freed > 0, at_least), (true, 10_000));
         }
         other => panic!("{other}"),
     }

@@ -236,7 +236,7 @@ fn edited(loop_key: &str, calls: &[&str], replaced: &[(&str, &str)]) -> Step {
 fn shown(store: &SqliteStore, leaf: &str) -> Vec<String> {
     let is_marker = |text: &String| text.starts_with("[cleared: ");
     let session = read(store, |read| {
-        Ok(read.sessions()?.remove(0).session_id.clone())
+        Ok(read.sessions()?.remove(0).session_id)
     })
     .unwrap();
     let options = BuildOptions {
