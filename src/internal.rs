@@ -50,6 +50,7 @@ pub use loopstore_core::edit::{
     AppliedRun, ImportedEdits, ReportedEdits, by_reports, record_applied_edits, record_report,
     unreadable_note,
 };
+pub use loopstore_core::session_lines;
 
 /// Snapshots and transactions of a [`Database`](crate::Database).
 pub mod database {

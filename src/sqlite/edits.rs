@@ -25,7 +25,7 @@ const COMMITTED_RUN: &str = "SELECT run_id, loop, turns, tick FROM runs
      WHERE key = ?1 AND outcome = 'committed'";
 
 /// The columns of a committed run that its edits are read with.
-struct CommittedRun {
+struct EditingRun {
     run_id: String,
     point: Point,
     tick: Tick,
@@ -33,9 +33,9 @@ struct CommittedRun {
 
 impl SqliteReader<'_> {
     /// Returns a run if it is committed.
-    fn committed_run(&self, run: RunKey) -> StoreResult<Option<CommittedRun>> {
+    fn committed_run(&self, run: RunKey) -> StoreResult<Option<EditingRun>> {
         self.one(COMMITTED_RUN, [run.0], |row| {
-            Ok(CommittedRun {
+            Ok(EditingRun {
                 run_id: row.get("run_id")?,
                 point: Point {
                     loop_key: row.get("loop")?,
@@ -57,7 +57,7 @@ impl ReadEdits for SqliteReader<'_> {
 
     fn edits_of_loop(&self, loop_key: LoopKey, visit: &mut Visit<'_, RunEdit>) -> StoreResult<()> {
         let mut edits: Vec<RunEdit> = Vec::new();
-        let mut runs: HashMap<RunKey, Option<CommittedRun>> = HashMap::new();
+        let mut runs: HashMap<RunKey, Option<EditingRun>> = HashMap::new();
         self.in_order(EDITS_OF_LOOP, [loop_key.0], &mut |row| {
             let run: RunKey = row.get("run")?;
             let ordinal = row.number("ordinal")?;

@@ -63,13 +63,13 @@ fn percent(fraction: f64) -> Result<u8, CallError> {
 
 /// The state of the call that runs on this thread: compactions call their hooks on the thread of the call.
 #[derive(Default)]
-struct CallState {
+struct RunningHook {
     cancel: CancelFlag,
     failed: Option<CallError>,
 }
 
 thread_local! {
-    static CALL: RefCell<CallState> = RefCell::default();
+    static CALL: RefCell<RunningHook> = RefCell::default();
 }
 
 /// Runs a call whose compactions may call hooks. If a hook fails, the call fails with the error of the hook.
@@ -77,7 +77,7 @@ pub fn with_hooks<T>(
     cancel: &CancelFlag,
     work: impl FnOnce() -> Result<T, CallError>,
 ) -> Result<T, CallError> {
-    let own = CallState {
+    let own = RunningHook {
         cancel: cancel.clone(),
         failed: None,
     };
@@ -189,7 +189,7 @@ fn written(proposal: &Proposal<'_>) -> Result<Vec<u8>, CallError> {
 /// An answer other than `true` and `false`: exactly one of its fields is set.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct AnswerJson {
+struct DecisionJson {
     refuse: Option<String>,
     postpone: Option<String>,
     rewrite: Option<BTreeMap<usize, String>>,
@@ -204,7 +204,7 @@ fn decision(json: &[u8]) -> Result<Approval, CallError> {
         ))
     };
     let answer: Value = serde_json::from_slice(json)?;
-    let answer: AnswerJson = match answer {
+    let answer: DecisionJson = match answer {
         Value::Bool(true) => return Ok(Approval::Commit),
         Value::Bool(false) => return Ok(Approval::Refuse("`approve` refused it".into())),
         Value::Object(_) => {

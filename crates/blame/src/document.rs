@@ -3,7 +3,7 @@
 //! A file that was never written as a whole is known in pieces: the texts that its edits name. Where they are in the
 //! file is not known until they are found in the file on disk.
 
-use loopstore_digest::activity::{Hunk, HunkLine, Replacement, TextChange};
+use loopstore_digest::activity::{Hunk, HunkLine, TextChange, TextReplacement};
 
 use crate::lines::matched;
 use crate::place::{DiskIndex, place};
@@ -265,7 +265,7 @@ impl Document {
         }
     }
 
-    fn replace(&mut self, edit: &Replacement, by: ChangeNumber) -> Option<UnfollowedReason> {
+    fn replace(&mut self, edit: &TextReplacement, by: ChangeNumber) -> Option<UnfollowedReason> {
         if edit.old.is_empty() {
             self.write(&edit.new, by);
             return None;

@@ -25,7 +25,7 @@ impl<'a> DiskIndex<'a> {
 
 /// Lines of a piece. An end that may be a part of a line is compared as one.
 #[derive(Clone, Copy)]
-struct Run<'a> {
+struct SameLines<'a> {
     lines: &'a [(&'a str, Option<ChangeNumber>)],
     begins_within: bool,
     ends_within: bool,
@@ -48,7 +48,7 @@ pub(crate) fn place(
     let mut unplaced = 0;
     for piece in pieces.iter().rev() {
         let lines: Vec<_> = piece.lines().collect();
-        let run = Run {
+        let run = SameLines {
             lines: &lines,
             begins_within: piece.is_partial,
             ends_within: piece.is_partial && !piece.text.ends_with('\n'),
@@ -58,7 +58,7 @@ pub(crate) fn place(
     unplaced
 }
 
-fn place_run(run: Run<'_>, index: &DiskIndex<'_>, by: &mut [Option<ChangeNumber>]) -> u64 {
+fn place_run(run: SameLines<'_>, index: &DiskIndex<'_>, by: &mut [Option<ChangeNumber>]) -> u64 {
     match run.find(index) {
         Found::Once(at) => {
             run.mark(at, by);
@@ -86,7 +86,7 @@ fn place_run(run: Run<'_>, index: &DiskIndex<'_>, by: &mut [Option<ChangeNumber>
     unplaced
 }
 
-impl<'a> Run<'a> {
+impl<'a> SameLines<'a> {
     /// Returns the run without an empty first part, after which a line begins.
     fn trimmed(self) -> Self {
         match self.lines {
@@ -104,7 +104,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the runs of lines that one change wrote.
-    fn parts(&self) -> Vec<Run<'a>> {
+    fn parts(&self) -> Vec<SameLines<'a>> {
         let mut parts = Vec::new();
         let mut first = 0;
         while first < self.lines.len() {
@@ -119,15 +119,15 @@ impl<'a> Run<'a> {
         parts
     }
 
-    fn part(&self, first: usize, end: usize) -> Run<'a> {
-        Run {
+    fn part(&self, first: usize, end: usize) -> SameLines<'a> {
+        SameLines {
             lines: &self.lines[first..end],
             begins_within: self.begins_within && first == 0,
             ends_within: self.ends_within && end == self.lines.len(),
         }
     }
 
-    fn single_lines(&self) -> impl Iterator<Item = Run<'a>> {
+    fn single_lines(&self) -> impl Iterator<Item = SameLines<'a>> {
         let run = *self;
         (0..run.lines.len()).map(move |at| run.part(at, at + 1))
     }

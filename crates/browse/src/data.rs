@@ -16,7 +16,7 @@ use loopstore_terminal::{CliError, text};
 
 use super::cursor::{Pane, Tone};
 use super::lists::{Hit, Run, SessionItem};
-use super::state::{Change, ContentRequest, EditAction, EditKind, FlipAction, ReadOutcome};
+use super::state::{AskedEdit, Change, ContentRequest, EditKind, FlipAction, ReadOutcome};
 use super::{loops, turns};
 
 /// The number of hits in a page.
@@ -106,7 +106,7 @@ fn flip(store: &dyn Database, flip: &FlipAction) -> Result<String, CliError> {
     Ok(flip_summary(&report))
 }
 
-fn edit(store: &dyn Database, edit: &EditAction) -> Result<String, CliError> {
+fn edit(store: &dyn Database, edit: &AskedEdit) -> Result<String, CliError> {
     let (loop_id, turn) = (edit.loop_id.clone(), edit.turn);
     let target = match edit.seq {
         Some(seq) => EditTarget::Message(loop_id, turn, seq),

@@ -6,7 +6,7 @@ use loopstore::{LoopId, SessionId};
 use super::cursor::Pane;
 use super::session::LoopItem;
 use super::state::{
-    Change, ContentRequest, EditAction, EditKind, FlipAction, KeyOutcome, KeyPress, ScreenSize,
+    AskedEdit, Change, ContentRequest, EditKind, FlipAction, KeyOutcome, KeyPress, ScreenSize,
 };
 
 /// A turn in both forms.
@@ -169,7 +169,7 @@ impl TextReader {
     fn edit(&self, key: KeyPress) -> KeyOutcome {
         let is_read = self.turn_text.is_some();
         match EditKind::of(key).filter(|_| is_read) {
-            Some(kind) => KeyOutcome::Ask(Change::Edit(EditAction {
+            Some(kind) => KeyOutcome::Ask(Change::Edit(AskedEdit {
                 session: self.session.clone(),
                 leaf: self.leaf.clone(),
                 loop_id: self.loop_id.clone(),

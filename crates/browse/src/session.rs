@@ -10,7 +10,7 @@ use super::cursor::Cursor;
 use super::lists::Runs;
 use super::reader::TextReader;
 use super::state::{
-    Change, ContentRequest, EditAction, EditKind, FlipAction, KeyOutcome, KeyPress, Screen,
+    AskedEdit, Change, ContentRequest, EditKind, FlipAction, KeyOutcome, KeyPress, Screen,
     ScreenSize,
 };
 
@@ -365,7 +365,7 @@ impl InSession {
     fn edit(&self, kind: EditKind) -> KeyOutcome {
         let line = self.chosen().filter(|line| line.turns > 0);
         match line.zip(self.leaf()) {
-            Some((line, leaf)) => KeyOutcome::Ask(Change::Edit(EditAction {
+            Some((line, leaf)) => KeyOutcome::Ask(Change::Edit(AskedEdit {
                 session: self.session.clone(),
                 leaf: leaf.clone(),
                 loop_id: line.id.clone(),

@@ -86,12 +86,12 @@ pub enum ReadOutcome {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     Flip(FlipAction),
-    Edit(EditAction),
+    Edit(AskedEdit),
 }
 
 /// An edit of a turn or of a message, or its restore.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EditAction {
+pub struct AskedEdit {
     pub session: SessionId,
     /// The leaf from which it is made.
     pub leaf: LoopId,

@@ -49,9 +49,9 @@ pub struct DemoArgs {
 struct DemoReport {
     session_id: SessionId,
     recorded: Stats,
-    before: ShownContext,
+    before: DemoContext,
     compaction: CompactReport,
-    after: ShownContext,
+    after: DemoContext,
     undo: FlipReport,
     redo: FlipReport,
     edit: EditReport,
@@ -71,13 +71,13 @@ struct DemoReport {
 
 /// A context without its messages.
 #[derive(Serialize)]
-struct ShownContext {
+struct DemoContext {
     tokens: u64,
     messages: usize,
     parts: Vec<Part>,
 }
 
-impl From<Context> for ShownContext {
+impl From<Context> for DemoContext {
     fn from(context: Context) -> Self {
         Self {
             tokens: context.tokens,
@@ -326,7 +326,7 @@ fn document(context: &Context) -> String {
     texts.collect()
 }
 
-fn parts(shown: &ShownContext) -> String {
+fn parts(shown: &DemoContext) -> String {
     let mut table = TextTable::new(vec![
         Column::id("LOOP", 6),
         Column::text("SECTION", 9),

@@ -23,6 +23,8 @@ pub mod edit;
 pub mod failpoints;
 #[doc(hidden)]
 pub mod overlay;
+#[doc(hidden)]
+pub mod session_lines;
 pub mod store;
 
 use loopstore_model::{self as model, clock, compaction, tokens};

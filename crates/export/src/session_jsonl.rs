@@ -1,5 +1,5 @@
 //! A session as lines of JSON: everything that is stored of the session, so that an import of the lines
-//! gives the same session again. The crate `loopstore-transcripts` defines the lines (`session_jsonl/form.rs`).
+//! gives the same session again. `loopstore_core::session_lines` defines the lines.
 //!
 //! Of a chain only the messages are written, in the same form.
 

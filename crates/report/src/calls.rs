@@ -41,7 +41,7 @@ pub(super) struct Call {
 }
 
 /// Pairs calls and results of a session, loop by loop in the order of their creation.
-pub(super) struct CallLog {
+pub(super) struct ReportedCalls {
     found: CallTable,
     tools: HashMap<String, usize>,
     /// Calls without a result so far, by loop and id.
@@ -51,7 +51,7 @@ pub(super) struct CallLog {
     noted: BTreeMap<String, Vec<CallRow>>,
 }
 
-impl CallLog {
+impl ReportedCalls {
     pub(super) fn new(loops: &[LoopRow]) -> Self {
         let places = places(loops);
         let parent = |row: &LoopRow| row.parent.and_then(|key| places.get(&key).copied());

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use super::calls::{CallLog, CallTable};
+use super::calls::{CallTable, ReportedCalls};
 use super::page::HtmlPage;
 use crate::ReportError;
 use loopstore::extend::codec::decode;
@@ -109,7 +109,7 @@ pub(super) fn write_all(
     page: &mut HtmlPage<'_>,
 ) -> Result<WrittenMessages, ReportError> {
     let loops = read.loops(owner.key)?;
-    let mut book = CallLog::new(&loops);
+    let mut book = ReportedCalls::new(&loops);
     let mut pieces = Vec::with_capacity(loops.len());
     for (place, row) in loops.iter().enumerate() {
         book.begin_loop(read, row)?;
@@ -143,7 +143,7 @@ fn write_loop(
     place: usize,
     row: &LoopRow,
     page: &mut HtmlPage<'_>,
-    book: &mut CallLog,
+    book: &mut ReportedCalls,
 ) -> Result<Vec<(u32, usize)>, ReportError> {
     let mut pieces: Vec<(u32, usize)> = Vec::new();
     let mut failed = None;

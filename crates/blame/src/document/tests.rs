@@ -1,7 +1,7 @@
 use super::*;
 
 fn replacement(old: &str, new: &str, all: bool) -> TextChange {
-    TextChange::Replace(vec![Replacement {
+    TextChange::Replace(vec![TextReplacement {
         old: old.into(),
         new: new.into(),
         all,

@@ -23,7 +23,9 @@ mod shell;
 mod tables;
 mod work;
 
-pub use actions::texts::{FileChange, Hunk, HunkLine, Replacement, TextChange, message_changes};
+pub use actions::texts::{
+    FileChange, Hunk, HunkLine, TextChange, TextReplacement, message_changes,
+};
 pub use effects::CallEffects;
 #[doc(hidden)]
 pub use files::{normal, resolved};

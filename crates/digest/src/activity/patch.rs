@@ -59,7 +59,7 @@ pub(super) fn changes(text: &str) -> Vec<FileEffect> {
 
 fn marked(text: &str) -> Vec<FileEffect> {
     let mut found: Vec<FileEffect> = Vec::new();
-    let mut hunk = Hunk::default();
+    let mut hunk = PatchHunk::default();
     for line in text.lines() {
         let header = |name: &str| line.strip_prefix(name).map(str::trim);
         let begun = header("*** Add File:")
@@ -70,7 +70,7 @@ fn marked(text: &str) -> Vec<FileEffect> {
             if found.len() == MOST_FILES {
                 break;
             }
-            hunk = Hunk::default();
+            hunk = PatchHunk::default();
             found.push(FileEffect::new(path, change));
         } else if line.starts_with("*** End Patch") {
             break;
@@ -88,7 +88,7 @@ fn marked(text: &str) -> Vec<FileEffect> {
 
 fn unified(text: &str) -> Vec<FileEffect> {
     let mut found: Vec<FileEffect> = Vec::new();
-    let mut hunk = Hunk::default();
+    let mut hunk = PatchHunk::default();
     let (mut old, mut from) = (None, None);
     for line in text.lines() {
         let name = |rest: &str| {
@@ -106,7 +106,7 @@ fn unified(text: &str) -> Vec<FileEffect> {
             let is_moved = found.last().is_some_and(|file| {
                 file.path == path && matches!(file.change, FileOperation::MoveFrom(_))
             });
-            hunk = Hunk::default();
+            hunk = PatchHunk::default();
             if is_moved {
                 continue;
             }
@@ -133,12 +133,12 @@ fn unified(text: &str) -> Vec<FileEffect> {
 
 /// The state of the reader within a hunk.
 #[derive(Default)]
-struct Hunk {
+struct PatchHunk {
     /// The last unchanged declaration above the line.
     enclosing: Option<String>,
 }
 
-impl Hunk {
+impl PatchHunk {
     fn line(&mut self, line: &str, file: &mut FileEffect) {
         if let Some(rest) = line.strip_prefix("@@") {
             let named = rest.rsplit("@@").next().unwrap_or("").trim();

@@ -7,7 +7,7 @@
 
 mod atif;
 mod blocks;
-pub mod form;
+pub use loopstore::internal::session_lines as form;
 mod loop_rows;
 pub mod page;
 mod redacted;

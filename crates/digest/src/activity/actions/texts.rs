@@ -35,7 +35,7 @@ pub enum TextChange {
     /// The text is added at the end.
     Append(String),
     /// Texts are replaced, one after the other.
-    Replace(Vec<Replacement>),
+    Replace(Vec<TextReplacement>),
     /// The text is inserted after this line, counted from 1; 0 is the beginning.
     Insert {
         /// The line.
@@ -58,7 +58,7 @@ pub enum TextChange {
 
 /// A text that replaces another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replacement {
+pub struct TextReplacement {
     /// The text that is replaced. If it is empty, the file is created.
     pub old: String,
     /// The text that is written instead.
@@ -283,7 +283,7 @@ fn field_text(words: &[String], fields: &Map<String, Value>) -> Option<TextChang
     (!has_word(words, tools::ADDING)).then_some(TextChange::Write(whole))
 }
 
-fn replacement(fields: &Map<String, Value>) -> Option<Replacement> {
+fn replacement(fields: &Map<String, Value>) -> Option<TextReplacement> {
     let old = text_of(fields, arguments::OLD_TEXTS)?;
     let new = text_of(fields, arguments::NEW_TEXTS).unwrap_or("");
     let is_true = |key: &&str| match fields.get(*key) {
@@ -292,7 +292,7 @@ fn replacement(fields: &Map<String, Value>) -> Option<Replacement> {
         _ => false,
     };
     let is_many = |key: &&str| fields.get(*key).and_then(Value::as_u64) > Some(1);
-    Some(Replacement {
+    Some(TextReplacement {
         old: old.to_owned(),
         new: new.to_owned(),
         all: arguments::ALL_OCCURRENCES.iter().any(is_true)

@@ -235,10 +235,7 @@ fn edited(loop_key: &str, calls: &[&str], replaced: &[(&str, &str)]) -> Step {
 /// Returns the texts that a model sees, with the edits, and with `#` for each marker of a cleared result.
 fn shown(store: &SqliteStore, leaf: &str) -> Vec<String> {
     let is_marker = |text: &String| text.starts_with("[cleared: ");
-    let session = read(store, |read| {
-        Ok(read.sessions()?.remove(0).session_id)
-    })
-    .unwrap();
+    let session = read(store, |read| Ok(read.sessions()?.remove(0).session_id)).unwrap();
     let options = BuildOptions {
         leaf: Some(loop_id(leaf)),
         ..BuildOptions::default()

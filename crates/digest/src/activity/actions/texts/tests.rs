@@ -13,8 +13,8 @@ fn text(name: &str, arguments: Value) -> Option<TextChange> {
     changes.remove(0).text
 }
 
-fn replaced(old: &str, new: &str, all: bool) -> Replacement {
-    Replacement {
+fn replaced(old: &str, new: &str, all: bool) -> TextReplacement {
+    TextReplacement {
         old: old.into(),
         new: new.into(),
         all,

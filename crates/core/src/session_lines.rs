@@ -9,11 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use loopstore::extend::{
+use crate::model::{EditAction, LoopId, LoopStatus, SessionId};
+use crate::store::{
     BlockKind, BlockRow, CoverageRow, Disposition, Layout, Outcome, Size, StoreError, StoreResult,
     Turns,
 };
-use loopstore::model::{EditAction, LoopId, LoopStatus, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
