@@ -1,4 +1,4 @@
-//! The lines: one record each, with public ids in place of the keys of a database.
+//! A session as lines of JSON: one record each, with public ids in place of the keys of a database.
 //!
 //! The line of a session comes first, then each loop with its turns, messages, notes and calls, then each run with its
 //! blocks, edits and flips, the pins, the hides, the manifests, and the end. Stored JSON is included unchanged; digests that

@@ -102,7 +102,7 @@ fn session_head(
                 .for_each(|more| extra.insert("extra", more));
             if had_rows {
                 let why = "the rows of loopstore in `extra` are not read as a part of this format; \
-                           import the file without --format to restore the session";
+                           an import for which no format is named restores the session";
                 notes.push(why.into());
             }
         }

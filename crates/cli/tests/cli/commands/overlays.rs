@@ -227,9 +227,12 @@ fn a_recorded_context_leaves_a_manifest() {
                {"loop_id": "ask", "messages": 5, "tokens": 883}])
     );
     stage.say("undo work");
-    let ids = "SELECT manifest_id FROM v_manifests ORDER BY messages DESC";
-    let ids = stage.run(&["sql", ids, "--json"]).json();
-    let id = ids[0]["manifest_id"].as_str().unwrap();
+    // The stage hides ids, but not their digits.
+    let digits = "SELECT hex(manifest_id) AS id FROM v_manifests ORDER BY messages DESC";
+    let digits = stage.run(&["sql", digits, "--json"]).json();
+    let digits = digits[0]["id"].as_str().unwrap().as_bytes().chunks(2);
+    let byte = |two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap();
+    let id = String::from_utf8(digits.map(byte).collect()).unwrap();
     let again = stage.json(&format!("context work --as-of {id}"));
     assert_eq!(again["messages"], recorded["messages"]);
     assert_ne!(again["messages"], stage.json("context work")["messages"]);

@@ -152,9 +152,9 @@ fn a_report_is_json_a_table_and_a_picture() {
     assert_eq!(report, again);
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["cases"], 2);
-    assert_eq!(json["results"].as_array().unwrap().len(), 10);
-    assert_eq!(json["results"][7]["strategy"], "digest");
-    assert_eq!(json["results"][7]["budget"], 0.125);
+    assert_eq!(json["results"].as_array().unwrap().len(), 12);
+    assert_eq!(json["results"][9]["strategy"], "digest");
+    assert_eq!(json["results"][9]["budget"], 0.125);
     let table = report.table();
     assert!(table.contains("  12.5 %"), "{table}");
     let svg = recall_svg(&report);

@@ -132,7 +132,7 @@ pub fn atif(at: At) -> Vec<Written> {
     ]);
     let child = json!({"trajectory_id": "child", "agent": {"name": at("agent-name")}, "steps": [
         {"step_id": 1, "source": "user", "message": at("child-task")},
-        {"step_id": 2, "source": "agent", "message": at("child-text")}]});
+        {"step_id": 2, "source": "agent", "message": at("agent-of-child")}]});
     let document = json!({"schema_version": "ATIF-v1.8", "session_id": "harbour", "agent": {"name": "heron", "version": "1"},
         "steps": steps, "notes": at("harness-notes"), "extra": {"x": at("harness-extra")}, "subagent_trajectories": [child]});
     vec![("trajectory.json", document.to_string())]
