@@ -158,7 +158,7 @@ fn a_report_is_json_a_table_and_a_picture() {
     let table = report.table();
     assert!(table.contains("  12.5 %"), "{table}");
     let svg = recall_svg(&report);
-    assert_eq!(svg.matches("<polyline").count(), 5);
+    assert_eq!(svg.matches("<polyline").count(), 6);
     assert!(svg.contains("prefers-color-scheme:dark"));
     assert_eq!(svg.matches('<').count(), svg.matches('>').count());
 }
