@@ -129,6 +129,7 @@ pub fn write_all(k: &Keys, r: &Rows) -> Vec<Attempt> {
             coverage: r.coverage.clone(),
             blobs: Vec::new(),
         });
+        |w, k, _r| w.begin_generation(k.loop_key, 1);
         |w, k, r| w.insert_flip(k.session, &r.flip);
         |w, k, _r| w.insert_edits(k.run, &[EditRow {
             loop_key: k.loop_key,
