@@ -1,7 +1,7 @@
 //! Recording an agent: durability, leases, and recovery after a crash.
 
-#[cfg(feature = "tokio")]
 mod applied_edits;
+#[cfg(feature = "tokio")]
 mod asynchronous;
 mod drivers;
 mod events;
