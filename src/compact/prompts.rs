@@ -4,6 +4,8 @@
 //! Which prompts are hidden depends on the plan, and the plan depends on the size of the quotes. So a candidate is made
 //! again until the prompts that it hides are those that it quotes.
 
+use std::collections::BTreeSet;
+
 use super::fallback::BYTES_OF_A_TOKEN;
 use super::planner::{CandidatePlanner, StepPlanner};
 use crate::compaction::RunConfig;
@@ -120,8 +122,11 @@ fn is_hidden(chain: &Chain, message: &PinnedMessage) -> bool {
 
 /// True if a block of the chain was made by a run that kept prompts: it may have quotes of messages that are not pinned.
 pub(super) fn may_be_quoted(read: &dyn StoreRead, chain: &Chain) -> StoreResult<bool> {
-    for block in chain.links.iter().filter_map(|link| link.block.as_ref()) {
-        let config = read.run_by_key(block.run)?.config;
+    // A run wrote blocks of several loops.
+    let blocks = chain.links.iter().filter_map(|link| link.block.as_ref());
+    let runs: BTreeSet<_> = blocks.map(|block| block.run).collect();
+    for run in runs {
+        let config = read.run_by_key(run)?.config;
         let config: Option<RunConfig> = serde_json::from_str(&config).ok();
         if config.is_some_and(|config| config.keep_prompts_tokens > 0) {
             return Ok(true);

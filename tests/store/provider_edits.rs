@@ -1,4 +1,4 @@
-//! What Anthropic reports as cleared becomes runs of edits: at each call the context is what the model read. The provider
+//! Edits that Anthropic reports become runs of edits: at each call the context is what the model read. The provider
 //! is played by its documented rule: of the tool uses all but the newest `keep` are cleared, oldest first, none of an
 //! excluded tool, and only if they have `clear_at_least` tokens; thinking stays in the newest turns.
 
@@ -44,7 +44,7 @@ impl Setting {
     }
 }
 
-/// What the provider cleared from a request.
+/// The content that the provider cleared from a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Cleared {
     calls: BTreeSet<String>,
@@ -236,7 +236,7 @@ fn converse(
     (chat, seen)
 }
 
-/// What the store says that the model read at each call.
+/// The messages that the model read at each call, as the store has them.
 fn recorded(chat: &SessionHandle) -> Vec<Vec<String>> {
     let answers = chat
         .entries(&EntryQuery::new().roles([Role::Assistant]).limit(10_000))

@@ -16,7 +16,7 @@ const VERSION: &str = "0.1.0";
 /// The longest id of a model that the specification allows, in characters.
 const LONGEST_MODEL: usize = 250;
 
-/// What a blame does not know and a record may contain.
+/// Values that a record may contain and a blame does not know.
 #[derive(Clone, Debug, Default)]
 pub struct AgentTraceOptions {
     /// The path of the file relative to the root of its repository; the given path if `None`.

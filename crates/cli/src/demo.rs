@@ -64,7 +64,7 @@ struct DemoReport {
     begins: Vec<String>,
     #[serde(skip)]
     document: String,
-    /// What the model reads in place of the cleared output; for people.
+    /// The text that the model reads in place of the cleared output; for people.
     #[serde(skip)]
     marker: String,
 }

@@ -11,8 +11,7 @@ use loopstore::{Database, LoopId};
 use loopstore_admin::backup::is_part_of;
 use loopstore_admin::retention::files_removed;
 use loopstore_export::{
-    ExportError, ExportForm, ExportReport, Omission, OtlpContent, OtlpReport, export, export_otlp,
-    export_source,
+    ExportError, ExportForm, ExportReport, Omission, OtlpContent, OtlpReport, export, export_source,
 };
 use loopstore_files::WholeFile;
 use loopstore_terminal::output::{Counted, note, remove_unfinished_copies};
@@ -79,7 +78,6 @@ enum ExportFormat {
 /// The content of the export.
 enum What {
     Form(ExportForm, Option<LoopId>),
-    Traces(OtlpContent, Option<LoopId>),
     Source(SourceRow),
 }
 
@@ -95,17 +93,14 @@ pub fn run(app: &mut App, args: &ExportArgs) -> Result<Done, CliError> {
     };
     note_mended(&report.mended);
     note_omitted(&report.omitted);
+    report.traces.iter().for_each(note_gaps);
     Ok(Done::Well)
 }
 
 /// Prints the completeness report to stderr, a line for each kind.
 fn note_omitted(omitted: &[Omission]) {
-    for Omission { kind, count, kept } in omitted {
-        let place = match kept {
-            true => "only in extra.loopstore",
-            false => "not in the output",
-        };
-        note(&format!("note: {count} {}: {place}", kind.label()));
+    for omission in omitted {
+        note(&format!("note: {omission}"));
     }
 }
 
@@ -143,14 +138,10 @@ fn what(store: &dyn Database, session: &SessionRow, args: &ExportArgs) -> Result
         ExportFormat::Anthropic => ExportForm::Request(Form::Anthropic),
         ExportFormat::Markdown => ExportForm::Markdown,
         ExportFormat::Jsonl => ExportForm::Lines,
-        ExportFormat::OtlpJson => {
-            let content = match args.without_content {
-                true => OtlpContent::Omitted,
-                false => OtlpContent::Included,
-            };
-            let leaf = select::loop_id(store, session, args.loop_id.as_deref())?;
-            return Ok(What::Traces(content, leaf));
-        }
+        ExportFormat::OtlpJson => ExportForm::Otlp(match args.without_content {
+            true => OtlpContent::Omitted,
+            false => OtlpContent::Included,
+        }),
         ExportFormat::Atif => ExportForm::Atif,
         ExportFormat::Original => {
             let found = sources(store, &session.session_id)?;
@@ -222,11 +213,6 @@ fn write_what(
 ) -> Result<ExportReport, ExportError> {
     match what {
         What::Form(form, leaf) => export(store, &session.session_id, leaf.as_ref(), *form, out),
-        What::Traces(content, leaf) => {
-            let report = export_otlp(store, &session.session_id, leaf.as_ref(), *content, out)?;
-            note_gaps(&report);
-            Ok(ExportReport::default())
-        }
         What::Source(row) => export_source(store, row, out).map(|_| ExportReport::default()),
     }
 }
@@ -265,6 +251,9 @@ fn to_file(
     let mut result = json!({"file": shown, "bytes": bytes});
     if matches!(what, What::Form(ExportForm::Atif, _)) {
         result["omitted"] = json!(report.omitted);
+    }
+    if let Some(traces) = &report.traces {
+        result["traces"] = json!(traces);
     }
     app.print(&result, || {
         format!("Wrote {} to {}.", text::bytes(bytes), text::line(&shown))

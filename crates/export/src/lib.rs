@@ -41,7 +41,7 @@ use loopstore::provider::{Form, Mending, ProviderRequest};
 
 pub use native::{MendingCount, NativeAgent, NativeReport, NativeSession, originals, write_native};
 pub use omissions::{Omission, OmissionKind};
-pub use otlp::{OtlpContent, OtlpGap, OtlpReport, export_otlp};
+pub use otlp::{OtlpContent, OtlpGap, OtlpReport};
 pub use visible::visible;
 
 /// The form of an export.
@@ -55,19 +55,21 @@ pub enum ExportForm {
     Markdown,
     /// Lines of JSON that an import reads without loss; of a chain only its messages.
     Lines,
-    /// Traces of OpenTelemetry, with or without content ([`export_otlp`] also returns what was guessed).
+    /// Traces of OpenTelemetry, with or without content.
     Otlp(OtlpContent),
     /// A trajectory in Harbor's ATIF 1.8, which an import reads without loss; of a chain only its steps.
     Atif,
 }
 
-/// What an export changed or left out.
+/// The changes and omissions of an export.
 #[derive(Debug, Default)]
 pub struct ExportReport {
     /// The changes that were made to the messages so that a provider accepts the request.
     pub mended: Vec<Mending>,
     /// The content that the form cannot represent, by kind.
     pub omitted: Vec<Omission>,
+    /// The numbers of spans and events of traces, and the values that were guessed; `None` for other forms.
+    pub traces: Option<OtlpReport>,
 }
 
 impl FromStr for ExportForm {
@@ -143,6 +145,12 @@ impl From<SourceError> for ExportError {
 /// let mut request = Vec::new();
 /// let report = export(store.database(), chat.id(), None, "openai".parse()?, &mut request)?;
 /// assert!(report.mended.is_empty());
+/// // Or traces, without any text of the session.
+/// use loopstore_export::{OtlpContent, OtlpGap};
+/// let (mut lines, traces) = (Vec::new(), ExportForm::Otlp(OtlpContent::Omitted));
+/// let report = export(store.database(), chat.id(), None, traces, &mut lines)?.traces;
+/// assert!(!String::from_utf8(lines)?.contains("rain"));
+/// assert_eq!(report.unwrap_or_default().gaps[&OtlpGap::InputUnanswered], 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn export(
@@ -190,7 +198,7 @@ fn export_from(
             }
         },
         ExportForm::Otlp(content) => {
-            otlp::write(read, &session, leaf, content, out)?;
+            report.traces = Some(otlp::write(read, &session, leaf, content, out)?);
         }
         ExportForm::Atif => report.omitted = atif::write(read, &session, counter, leaf, out)?,
     }

@@ -1,6 +1,7 @@
 //! The completeness report of an export: what the form has no place for, by kind, with counts.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Serialize;
 
@@ -92,6 +93,17 @@ pub struct Omission {
     pub count: u64,
     /// True if the document contains it in a field for extensions, from which an import restores it.
     pub kept: bool,
+}
+
+/// Writes the kind, the count, and the place of the content.
+impl fmt::Display for Omission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match self.kept {
+            true => "only in extra.loopstore",
+            false => "not in the document",
+        };
+        write!(f, "{}: {}, {place}", self.kind.label(), self.count)
+    }
 }
 
 /// Counts by kind.

@@ -68,7 +68,7 @@ pub struct ShareReport {
     pub session_id: SessionId,
     /// The cut; `None` for a whole session.
     pub cut: Option<CutReport>,
-    /// What was replaced.
+    /// The secrets that were replaced.
     pub redaction: RedactReport,
 }
 

@@ -249,7 +249,7 @@ impl<'a> TrajectoryReader<'a, '_> {
             messages,
             first_kept: None,
         };
-        // What follows is another loop.
+        // The next steps belong to another loop.
         self.transcript.end_loop()?;
         self.transcript.compaction(&strategy, effect, record)
     }

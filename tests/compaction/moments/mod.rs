@@ -3,4 +3,5 @@
 
 mod forks;
 mod in_flight;
+mod manifests;
 mod over_time;

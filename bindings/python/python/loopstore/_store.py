@@ -647,7 +647,7 @@ class Session:
             turn: The turn, by position from 0.
             run: Just after this compaction, for its own loop.
             time: Just after the last turn or compaction until this time, as ISO-8601 text.
-            manifest: The context that `record_context` recorded. If a message of it was replaced or removed since,
+            manifest: The context that `record_context` recorded. If a message of it was replaced or pruned since,
                 this is an error.
             format: As for `context`.
         """

@@ -23,8 +23,8 @@ pub enum AsOf {
         /// The turn, by position from 0.
         turn: u32,
     },
-    /// The context that a manifest was recorded of. If a message of it was replaced or removed since, the context is
-    /// an error, never another one.
+    /// The context that a manifest was recorded of. If a message of it was replaced or pruned since, the context is an
+    /// error, never another one. A redacted message is shown as it is now.
     Manifest(String),
     /// A loop, just before a message was appended. If the message is an answer, this is the context that the model
     /// saw. Earlier messages of the same append are included.

@@ -146,7 +146,7 @@ pub(super) fn check(row: &ManifestRow, outline: &Outline) -> StoreResult<()> {
         return Ok(());
     }
     let id = &row.manifest_id;
-    let why = "a message of it was replaced or removed since, or the provider is another one";
+    let why = "a message of it was replaced or pruned since, or the provider is another one";
     Err(StoreError::Invalid(format!(
         "the context of manifest `{id}` cannot be built again: {why}"
     )))

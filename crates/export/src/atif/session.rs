@@ -402,12 +402,7 @@ impl AtifDocument<'_> {
     fn notes(&mut self) -> Result<(), ExportError> {
         let mut text = String::from("Written by loopstore.");
         for omission in self.omitted.report(self.with_rows) {
-            let place = match omission.kept {
-                true => "only in extra.loopstore",
-                false => "not in this document",
-            };
-            let (count, label) = (omission.count, omission.kind.label());
-            text.push_str(&format!(" {count} {label}: {place}."));
+            text.push_str(&format!(" Not a part of the format: {omission}."));
         }
         let text = Json::string(&text);
         Ok(write!(self.out, ",\n\"notes\":{}", text.as_str())?)

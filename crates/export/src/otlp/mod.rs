@@ -24,9 +24,8 @@ mod wire;
 use std::collections::HashMap;
 use std::io::Write;
 
-use loopstore::extend as store;
-use loopstore::extend::{LoopKey, SessionRow, SessionStore, StoreRead, session_of};
-use loopstore::model::{LoopId, Session, SessionId};
+use loopstore::extend::{LoopKey, SessionRow, StoreRead};
+use loopstore::model::{LoopId, Session};
 
 use super::{ExportError, stretches};
 use history::SessionHistory;
@@ -54,41 +53,6 @@ impl OtlpContent {
             Self::Omitted => wire::word(name),
         }
     }
-}
-
-/// Writes a session as an OTLP JSON file, from one snapshot. With `leaf`, only the chain that ends in this loop is
-/// written. Returns the numbers of spans and events, and what the session does not record.
-///
-/// # Errors
-/// If the session or the loop does not exist, the store fails, or `out` fails.
-///
-/// # Examples
-/// ```
-/// use loopstore_export::{OtlpContent, OtlpGap, export_otlp};
-/// use loopstore::*;
-///
-/// let store = Store::in_memory()?;
-/// let chat = store.session("weather")?;
-/// chat.append([Message::user("Will it rain?"), Message::assistant("It will.")])?;
-/// let mut lines = Vec::new();
-/// let report = export_otlp(store.database(), chat.id(), None, OtlpContent::Omitted, &mut lines)?;
-/// // The agent, and one call of a model that the answer does not name.
-/// assert_eq!(report.spans, 2);
-/// assert_eq!(report.gaps[&OtlpGap::ModelMissing], 1);
-/// assert!(!String::from_utf8(lines)?.contains("rain"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn export_otlp(
-    store: &dyn SessionStore,
-    session: &SessionId,
-    leaf: Option<&LoopId>,
-    content: OtlpContent,
-    out: &mut dyn Write,
-) -> Result<OtlpReport, ExportError> {
-    store::read(store, |read| {
-        let session = session_of(read, session)?;
-        Ok(write(read, &session, leaf, content, out))
-    })?
 }
 
 /// Writes the session.

@@ -11,7 +11,7 @@ pub struct OtlpReport {
     pub spans: u64,
     /// The number of events: compactions, edits, undos and redos, and input without an answer.
     pub events: u64,
-    /// What the session does not record, or traces cannot represent, with the number of cases.
+    /// The values that the session does not record or traces cannot represent, with the number of cases.
     pub gaps: BTreeMap<OtlpGap, u64>,
 }
 

@@ -16,7 +16,7 @@ fn no_text_of_any_place_is_in_an_export_without_content() {
     let without = traces(&store, &session("s"), OtlpContent::Omitted);
     let text = without.text.to_ascii_lowercase();
     assert!(!text.contains(CORE), "{}", without.text);
-    // What traces are for is still there.
+    // Ids, times, models and usage are still there.
     assert_eq!(without.spans.len(), with.spans.len());
     for (one, other) in without.spans.iter().zip(&with.spans) {
         for key in ["traceId", "spanId", "startTimeUnixNano", "endTimeUnixNano"] {

@@ -2,7 +2,7 @@
 
 use loopstore::extend::SessionStore;
 use loopstore::{LoopId, SessionId};
-use loopstore_export::{OtlpContent, OtlpReport, export_otlp};
+use loopstore_export::{ExportForm, OtlpContent, OtlpReport, export};
 use serde_json::Value;
 
 /// An export: its text, its spans, and its report.
@@ -23,7 +23,8 @@ pub fn traces_of(
     content: OtlpContent,
 ) -> Traces {
     let mut out = Vec::new();
-    let report = export_otlp(store, id, leaf, content, &mut out).unwrap();
+    let report = export(store, id, leaf, ExportForm::Otlp(content), &mut out).unwrap();
+    let report = report.traces.unwrap();
     let text = String::from_utf8(out).unwrap();
     let mut spans = Vec::new();
     for line in text.lines() {

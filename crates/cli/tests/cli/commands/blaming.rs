@@ -100,7 +100,7 @@ fn a_line_has_its_session_turn_and_prompt() {
         lines[3].starts_with('3') && lines[3].contains("unknown"),
         "{said}"
     );
-    // What `sed` did is not known.
+    // The effect of `sed` is not known.
     assert!(
         said.out.contains("1 change could not be followed"),
         "{said}"

@@ -344,8 +344,8 @@ fn a_trajectory_brings_a_session_into_another_database() {
     assert_eq!(said.code, 0);
     let notes = &said.err;
     for note in [
-        "note: 1 runs of compaction with their blocks and undos: only in extra.loopstore",
-        "note: 1 versions of agents: not in the output",
+        "note: runs of compaction with their blocks and undos: 1, only in extra.loopstore",
+        "note: versions of agents: 1, not in the document",
     ] {
         assert!(notes.contains(note), "{notes}");
     }

@@ -38,7 +38,7 @@ fn each_kind_is_counted() {
     ");
     let notes = parsed(&text)["notes"].as_str().unwrap().to_owned();
     assert!(
-        notes.contains("1 signatures of thinking: only in extra.loopstore."),
+        notes.contains("signatures of thinking: 1, only in extra.loopstore."),
         "{notes}"
     );
 }
