@@ -61,7 +61,7 @@ with loopstore.Store.open(sys.argv[1]) as store:
     const ours = (await chat.contextBytes({ format })).toString();
     const program = `import sys, loopstore
 store = loopstore.Store.open(sys.argv[1], read_only=True)
-sys.stdout.buffer.write(store.session("shared")._native.context(sys.argv[2], None, None, (None, None, None), False))`;
+sys.stdout.buffer.write(store.session("shared")._native.context(sys.argv[2], None, None, (None, None, None, None), False))`;
     assert.equal(py(program, path, format), ours, format);
   }
   const told = JSON.parse(await ended(process.execPath, [command, "--db", path, "context", "shared", "--format", "openai"]));
