@@ -70,6 +70,8 @@ pub mod secrets;
 pub mod server;
 #[cfg(target_os = "linux")]
 mod system_sqlite;
+#[cfg(feature = "store")]
+pub mod validated_lines;
 #[cfg(feature = "postgres")]
 pub mod views;
 #[cfg(feature = "store")]

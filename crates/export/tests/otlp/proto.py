@@ -22,17 +22,17 @@ def with_ids_as_bytes(request):
     return request
 
 
-spans, refused = 0, []
+spans = 0
 for line in sys.stdin:
     try:
         text = json.dumps(with_ids_as_bytes(json.loads(line)))
         request = json_format.Parse(text, ExportTraceServiceRequest(), ignore_unknown_fields=False)
     except Exception as error:
-        refused.append(f"{error}"[:500])
+        print(f"{error}"[:500].replace("\n", " "))
         continue
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
             spans += len(scope.spans)
             for span in scope.spans:
                 assert 0 < span.end_time_unix_nano >= span.start_time_unix_nano or not span.end_time_unix_nano
-print(json.dumps({"spans": spans, "refused": refused[:10]}))
+print(json.dumps({"spans": spans}))

@@ -1,10 +1,8 @@
 //! The types in the providers' own Python packages validate every request that is written, over recorded and generated
 //! conversations, and a request that is read and written again is unchanged.
 
-use std::io::Write as _;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use loopstore::provider::context_management::{
@@ -22,42 +20,31 @@ use serde_json::{Value, json};
 use crate::support::conversations::{self, list, piece, request};
 use crate::support::histories::Random;
 use crate::support::needs::{PROVIDER_TYPES, find};
+use crate::support::validated_lines::ValidatedLines;
 
 /// The requests to validate, one per line.
 pub struct Requests {
-    lines: tempfile::NamedTempFile,
+    lines: ValidatedLines,
     count: u64,
 }
 
 impl Requests {
     pub fn new() -> Self {
-        let lines = tempfile::NamedTempFile::new().unwrap();
+        let lines = ValidatedLines::new();
         Self { lines, count: 0 }
     }
 
     pub fn add(&mut self, name: &str, form: Form, kind: &str, value: &Value) {
         let line = json!({"name": name, "form": form.as_str(), "kind": kind, "value": value});
-        writeln!(self.lines, "{line}").unwrap();
+        self.lines.add(&format!("{line}\n"));
         self.count += 1;
     }
 
     /// Validates the requests with the interpreter: each is accepted and is returned unchanged.
-    pub fn validate(mut self, python: &Path) {
-        self.lines.flush().unwrap();
+    pub fn validate(self, python: &Path) {
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/provider_types.py");
-        let output = Command::new(python)
-            .arg(script)
-            .stdin(self.lines.reopen().unwrap())
-            .stderr(Stdio::inherit())
-            .output()
-            .unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        let mut lines: Vec<&str> = said.lines().collect();
-        let last: Value = serde_json::from_str(lines.pop().unwrap_or("null")).unwrap();
-        let refused = lines.len();
-        lines.truncate(12);
-        assert!(lines.is_empty(), "{refused} refused:\n{}", lines.join("\n"));
+        let last = self.lines.validate(python, &script);
         assert_eq!(last, json!({"judged": self.count}));
     }
 }

@@ -1,14 +1,12 @@
 //! The models of the package `atif` accept every trajectory that is written.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use loopstore::extend::SessionStore;
 use loopstore::{SessionId, SqliteStore, Store};
 use loopstore_export::{ExportForm, export};
 use loopstore_transcripts::{ImportOptions, import_paths};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::stage::{odd_session, written};
 use crate::session_jsonl::stage::grown;
@@ -17,16 +15,17 @@ use crate::support::edited_histories::play;
 use crate::support::histories::Random;
 use crate::support::needs::{PROVIDER_TYPES, find};
 use crate::support::root::fixture;
+use crate::support::validated_lines::ValidatedLines;
 
 /// The trajectories to validate, one per line.
 struct Trajectories {
-    lines: tempfile::NamedTempFile,
+    lines: ValidatedLines,
     count: u64,
 }
 
 impl Trajectories {
     fn new() -> Self {
-        let lines = tempfile::NamedTempFile::new().unwrap();
+        let lines = ValidatedLines::new();
         Self { lines, count: 0 }
     }
 
@@ -50,7 +49,8 @@ impl Trajectories {
     fn add_text(&mut self, name: &str, text: &str) {
         let name = json!(name);
         let text = text.replace('\n', " ");
-        writeln!(self.lines, "{{\"name\":{name},\"document\":{text}}}").unwrap();
+        self.lines
+            .add(&format!("{{\"name\":{name},\"document\":{text}}}\n"));
         self.count += 1;
     }
 
@@ -65,21 +65,9 @@ impl Trajectories {
         report.sessions.len()
     }
 
-    fn validate(mut self, python: &Path) {
-        self.lines.flush().unwrap();
+    fn validate(self, python: &Path) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/atif/models.py");
-        let output = Command::new(python)
-            .arg(script)
-            .stdin(self.lines.reopen().unwrap())
-            .stderr(Stdio::inherit())
-            .output()
-            .unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        let mut lines: Vec<&str> = said.lines().collect();
-        let last: Value = serde_json::from_str(lines.pop().unwrap_or("null")).unwrap();
-        let refused = lines.len();
-        lines.truncate(8);
-        assert!(lines.is_empty(), "{refused} refused:\n{}", lines.join("\n"));
+        let last = self.lines.validate(python, &script);
         assert_eq!(last, json!({"judged": self.count}));
     }
 }
