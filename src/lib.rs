@@ -43,6 +43,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The system prompt is appended like any message, read by [`provider::read`] from the field `system` of a request to
+//! Anthropic, or from a message with the role `system`. A request begins with the newest one, no compaction covers it,
+//! and [`Policy::system_prompts`] selects others. Answers bring their token usage: [`SessionHandle::usage`].
+//!
 //! # Modules
 //!
 //! Most programs need only the types at the top of this page: [`Store`], [`SessionHandle`], [`Policy`], [`Prepared`]
@@ -144,7 +148,7 @@ pub use search::{
 };
 pub use sqlite::Durability;
 #[doc(no_inline)]
-pub use store::{Key, KeyError, OpenError, SessionCursor, SessionFilter, StoreError};
+pub use store::{Key, KeyError, OpenError, SessionCursor, SessionFilter, StoreError, UsageCost};
 
 // Messages, loops and sessions.
 #[doc(no_inline)]

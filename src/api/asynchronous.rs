@@ -7,7 +7,7 @@ use tokio::task::spawn_blocking;
 
 use super::{
     Appended, CallState, Entry, EntryQuery, EntryRef, Error, KeyQuery, KeyedAppend, LoopSpec,
-    Prepared, Result, SessionHandle, SessionSummary, Store, StoredBlock, TurnRef,
+    Prepared, Result, SessionHandle, SessionSummary, Store, StoreOptions, StoredBlock, TurnRef,
 };
 use crate::compact::{
     CompactReport, CompactRequest, CompactTrigger, FlipReport, Pin, PinRef, PinReport, Policy,
@@ -18,7 +18,7 @@ use crate::model::{
     AgentMessage, InvalidId, LoopId, LoopRecord, LoopStatus, SealingProvider, Session, SessionId,
 };
 use crate::search::{Recall, SearchQuery, SearchResults};
-use crate::store::{OpenError, SessionFilter, SessionStore};
+use crate::store::{OpenError, SessionFilter, SessionStore, UsageCost};
 
 /// A [`Store`] for async code. Each call runs on tokio's pool of blocking threads, so that a disk or a strategy never
 /// blocks a task. The calls must be made within a tokio runtime.
@@ -61,9 +61,20 @@ impl AsyncStore {
     /// # Errors
     /// As [`Store::open`]. Also if the call panics or the runtime shuts down.
     pub async fn open(path: impl AsRef<std::path::Path>) -> Result<Self, OpenError> {
+        Self::open_with(path, Store::options()).await
+    }
+
+    /// As [`StoreOptions::open`], with the options that [`Store::options`] begins.
+    ///
+    /// # Errors
+    /// As [`StoreOptions::open`]. Also if the call panics or the runtime shuts down.
+    pub async fn open_with(
+        path: impl AsRef<std::path::Path>,
+        options: StoreOptions,
+    ) -> Result<Self, OpenError> {
         let path = path.as_ref().to_owned();
         let shown = path.clone();
-        let opened = spawn_blocking(move || Store::open(path)).await;
+        let opened = spawn_blocking(move || options.open(path)).await;
         let other = |cause| OpenError::Other {
             path: shown,
             cause: Box::new(cause),
@@ -164,6 +175,14 @@ impl AsyncSession {
     pub async fn set_project(&self, folder: impl Into<String>) -> Result<()> {
         let folder = folder.into();
         self.call(|session| session.set_project(folder)).await
+    }
+
+    /// As [`SessionHandle::usage`].
+    ///
+    /// # Errors
+    /// As [`SessionHandle::usage`].
+    pub async fn usage(&self) -> Result<UsageCost> {
+        self.call(|session| session.usage()).await
     }
 
     /// As [`SessionHandle::leaf`].

@@ -1,7 +1,5 @@
 //! The examples run without an error; each checks its own result.
 
-#[path = "../../examples/agent.rs"]
-mod agent;
 #[cfg(feature = "tokio")]
 #[path = "../../examples/async_agent.rs"]
 mod async_agent;
@@ -18,12 +16,14 @@ mod import_then_replay;
 mod own_summariser;
 #[path = "../../examples/record_and_resume.rs"]
 mod record_and_resume;
+#[path = "../../examples/recorded_agent.rs"]
+mod recorded_agent;
 #[path = "../../examples/sql_only.rs"]
 mod sql_only;
 
 #[test]
-fn agent_runs_to_its_end() {
-    agent::main().unwrap();
+fn recorded_agent_runs_to_its_end() {
+    recorded_agent::main().unwrap();
 }
 
 #[cfg(feature = "tokio")]

@@ -201,6 +201,23 @@ impl Message {
         self.with(Content::tool_call(id, name, arguments.into()))
     }
 
+    /// Sets the tokens of an answer as its provider reported them. Other messages have none and stay as they are.
+    ///
+    /// ```
+    /// use loopstore_model::{Message, Usage};
+    ///
+    /// let usage = Usage { input: 1_200.into(), output: 80.into(), ..Usage::default() };
+    /// let answer = Message::assistant("It will.").with_usage(usage);
+    /// assert!(matches!(answer, Message::Assistant(answer) if answer.usage.is_some()));
+    /// ```
+    #[must_use]
+    pub fn with_usage(mut self, usage: Usage) -> Self {
+        if let Self::Assistant(answer) = &mut self {
+            answer.usage = Some(usage);
+        }
+        self
+    }
+
     /// Adds thinking, with the provider's signature if there is one, after earlier thinking and before the other
     /// blocks.
     ///

@@ -53,7 +53,7 @@ pub use error::{RecordError, RecordResult};
 pub use event::{AgentEvent, LoopConfigSnapshot};
 pub use loopstore::extend::calls::idempotency_key;
 pub use recover::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, recover};
-pub use usage::{Price, UsageCost, UsageTree, usage_below, usage_tree};
+pub use usage::{Price, UsageTree, priced, usage_below, usage_tree};
 
 /// The reason that a session was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,30 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use loopstore::UsageCost;
 use loopstore::extend::{
     self as store, SessionKey, SessionStore, StoreError, StoreRead, StoreResult, UsageRow,
 };
 use loopstore::model::SessionId;
 use serde::Serialize;
-
-/// Tokens as providers reported them, and their cost.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct UsageCost {
-    /// Prompt tokens.
-    pub input: u64,
-    /// Completion tokens.
-    pub output: u64,
-    /// Prompt tokens read from a cache.
-    pub cache_read: u64,
-    /// Prompt tokens written to a cache.
-    pub cache_write: u64,
-    /// Completion tokens spent on reasoning.
-    pub reasoning: u64,
-    /// The total that the providers reported, or else the sum of input, output and both caches.
-    pub total: u64,
-    /// The cost: by the given price, else as providers reported it (`usage.cost`).
-    pub cost: f64,
-}
 
 /// A function that returns the cost of the tokens of a model, or `None` if the price is not known. The model is
 /// `None` if the answers do not name one.
@@ -47,33 +29,12 @@ pub struct UsageTree {
 /// The depth to which sessions of sub-agents are followed.
 const MAX_DEPTH: usize = 64;
 
-impl UsageCost {
-    /// Adds another usage.
-    pub fn add(&mut self, other: &Self) {
-        self.input = self.input.saturating_add(other.input);
-        self.output = self.output.saturating_add(other.output);
-        self.cache_read = self.cache_read.saturating_add(other.cache_read);
-        self.cache_write = self.cache_write.saturating_add(other.cache_write);
-        self.reasoning = self.reasoning.saturating_add(other.reasoning);
-        self.total = self.total.saturating_add(other.total);
-        self.cost += other.cost;
-    }
-
-    /// Returns the usage of a row, with this price if it is known.
-    pub fn of(row: UsageRow, price: Option<&Price<'_>>) -> Self {
-        let mut spent = Self {
-            input: row.input,
-            output: row.output,
-            cache_read: row.cache_read,
-            cache_write: row.cache_write,
-            reasoning: row.reasoning,
-            total: row.total,
-            cost: row.cost,
-        };
-        let priced = price.and_then(|price| price(row.model.as_deref(), &spent));
-        spent.cost = priced.unwrap_or(spent.cost);
-        spent
-    }
+/// Returns the usage of a row, with this price if it is known.
+pub fn priced(row: &UsageRow, price: Option<&Price<'_>>) -> UsageCost {
+    let mut spent = UsageCost::from(row);
+    let priced = price.and_then(|price| price(row.model.as_deref(), &spent));
+    spent.cost = priced.unwrap_or(spent.cost);
+    spent
 }
 
 /// Returns the usage of a session and of the sessions below it. Sessions that start each other in a cycle, or are
@@ -84,8 +45,8 @@ impl UsageCost {
 ///
 /// # Examples
 /// ```
-/// use loopstore_recorder::{UsageCost, usage_tree};
 /// use loopstore::*;
+/// use loopstore_recorder::usage_tree;
 ///
 /// let store = Store::in_memory()?;
 /// let chat = store.session("weather")?;
@@ -137,7 +98,7 @@ fn tree_of(
 ) -> StoreResult<UsageTree> {
     let mut own = UsageCost::default();
     for row in read.usage(key)? {
-        own.add(&UsageCost::of(row, price));
+        own.add(&priced(&row, price));
     }
     let mut tree = own.clone();
     let mut children = Vec::new();

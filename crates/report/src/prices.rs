@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use loopstore_recorder::UsageCost;
+use loopstore::UsageCost;
 
 /// Prices by model, in any currency, per million tokens.
 ///

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::ReportOptions;
+use loopstore::UsageCost;
 use loopstore::extend::{SessionRow, StoreRead, StoreResult, prompt};
 use loopstore::model::{Session, SessionId};
 use loopstore_recorder::usage_below;
-use loopstore_recorder::{UsageCost, UsageTree};
+use loopstore_recorder::{UsageTree, priced};
 
 /// Usage as a page shows it.
 #[derive(Debug, Serialize)]
@@ -56,7 +57,7 @@ pub(super) fn usage_of(
         models
             .entry(model)
             .or_default()
-            .add(&UsageCost::of(row, Some(&cost)));
+            .add(&priced(&row, Some(&cost)));
     }
     let line = |(model, spent)| ModelLine { model, spent };
     let models: Vec<ModelLine> = models.into_iter().map(line).collect();

@@ -65,7 +65,7 @@ fn sub_agents_are_linked_both_ways_and_their_costs_add_up() {
         (0, 22, 0.75)
     );
     assert_eq!(tree.children[0].children[0].own.input, 100);
-    let price = |model: Option<&str>, spent: &loopstore_recorder::UsageCost| {
+    let price = |model: Option<&str>, spent: &loopstore::UsageCost| {
         assert_eq!(model, Some("m"));
         Some(spent.input as f64)
     };

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::Serialize;
+
 use super::LoopKey;
 
 /// A row of `started_calls`: a tool call, written before the tool runs.
@@ -94,6 +96,52 @@ pub enum Note {
     Event(String),
     /// A turn as JSON.
     Turn(String),
+}
+
+/// Tokens as providers reported them, and their cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct UsageCost {
+    /// Prompt tokens.
+    pub input: u64,
+    /// Completion tokens.
+    pub output: u64,
+    /// Prompt tokens read from a cache.
+    pub cache_read: u64,
+    /// Prompt tokens written to a cache.
+    pub cache_write: u64,
+    /// Completion tokens spent on reasoning.
+    pub reasoning: u64,
+    /// The total that the providers reported, or else the sum of input, output and both caches.
+    pub total: u64,
+    /// The cost: by the given price, else as providers reported it (`usage.cost`).
+    pub cost: f64,
+}
+
+impl UsageCost {
+    /// Adds another usage.
+    pub fn add(&mut self, other: &Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+        self.total = self.total.saturating_add(other.total);
+        self.cost += other.cost;
+    }
+}
+
+impl From<&UsageRow> for UsageCost {
+    fn from(row: &UsageRow) -> Self {
+        Self {
+            input: row.input,
+            output: row.output,
+            cache_read: row.cache_read,
+            cache_write: row.cache_write,
+            reasoning: row.reasoning,
+            total: row.total,
+            cost: row.cost,
+        }
+    }
 }
 
 /// The token usage that providers reported, summed.

@@ -1,6 +1,6 @@
 //! An agent that records as it works, is killed in the middle of a payment, and resumes.
 //!
-//! The model and the tool are mocks; the rest is as in a real agent. Run it with `cargo run --example agent`.
+//! The model and the tool are mocks; the rest is as in a real agent. Run it with `cargo run --example recorded_agent`.
 
 use std::collections::BTreeSet;
 use std::error::Error;
