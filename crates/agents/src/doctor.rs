@@ -159,7 +159,7 @@ fn databases(
     named.sort_unstable();
     named.dedup();
     let here = &app.db;
-    if named.is_empty() && (app.is_named || here.symlink_metadata().is_ok()) {
+    if named.is_empty() && (app.is_named() || here.symlink_metadata().is_ok()) {
         named.push(here.clone());
     }
     let mut reports = Vec::new();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use loopstore_export::{NativeAgent, NativeSession};
 use loopstore_terminal::CliError;
+use loopstore_terminal::folders::{folder, set, with_home};
 use unicode_normalization::UnicodeNormalization;
 
 /// The variable with the folder in which pi keeps all sessions.
@@ -79,34 +80,5 @@ fn composed(path: PathBuf) -> PathBuf {
     match path.to_str() {
         Some(text) => text.nfc().collect::<String>().into(),
         None => path,
-    }
-}
-
-/// Returns the folder in a variable, else the default folder in the home folder.
-pub fn folder(variable: &str, usual: &str) -> Option<PathBuf> {
-    let given = set(variable).map(with_home);
-    given.or_else(|| Some(home()?.join(usual)))
-}
-
-/// True if a variable contains the path of a folder.
-pub fn is_set(variable: &str) -> bool {
-    set(variable).is_some()
-}
-
-fn set(variable: &str) -> Option<PathBuf> {
-    let value = var_os(variable).filter(|value| !value.is_empty());
-    value.map(PathBuf::from)
-}
-
-/// Returns the home folder.
-pub fn home() -> Option<PathBuf> {
-    set("HOME")
-}
-
-/// Returns a path with `~` replaced by the home folder, as the agents read their variables.
-fn with_home(path: PathBuf) -> PathBuf {
-    match (path.strip_prefix("~"), home()) {
-        (Ok(rest), Some(home)) => home.join(rest),
-        _ => path,
     }
 }

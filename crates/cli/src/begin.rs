@@ -9,7 +9,8 @@ use super::sessions;
 pub fn run(app: &mut App) -> Result<Done, CliError> {
     let is_missing = app.address().is_none() && app.db.symlink_metadata().is_err();
     if is_missing && !app.json {
-        let recorded = record::database().map_or(String::new(), |database| {
+        let elsewhere = record::database().filter(|database| *database != app.place());
+        let recorded = elsewhere.map_or(String::new(), |database| {
             format!(
                 "Agents record into {}: name it with --db, or LOOPSTORE_DB.\n",
                 text::line(&database)

@@ -33,8 +33,9 @@ pub fn report(error: CliError, file: Option<&Path>) -> u8 {
     });
     let code = error.report(hint.as_deref());
     if let CliError::Failed(error) = &error
-        && let Some(OpenError::Missing { .. }) = error.downcast_ref::<OpenError>()
+        && let Some(OpenError::Missing { path }) = error.downcast_ref::<OpenError>()
         && let Some(database) = record::database()
+        && Path::new(&database) != path
     {
         let database = text::line(&database);
         note(&format!(

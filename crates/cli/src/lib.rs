@@ -70,14 +70,15 @@ mod verify;
 mod watch;
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use loopstore_eval::command as eval;
-use loopstore_terminal::output::Out;
-use loopstore_terminal::{App, CliError, Done};
+use loopstore_terminal::output::{Out, note};
+use loopstore_terminal::{App, CliError, DatabaseSource, Done, text};
 
 /// A persistent session store for long-running agents, with compaction as an overlay.
 ///
@@ -87,7 +88,7 @@ use loopstore_terminal::{App, CliError, Done};
 #[command(name = "loopstore", version, max_term_width = 100)]
 struct Cli {
     /// The database: a file, or `postgres://USER@HOST:PORT/NAME` [env: LOOPSTORE_DB] [default:
-    /// loopstore.db].
+    /// loopstore.db in this folder or one above, else the user's, in ~/.local/share/loopstore].
     // Read from the environment here, not by clap: usage lines would show the option as required.
     #[arg(long, global = true, value_name = "PATH|URL")]
     db: Option<PathBuf>,
@@ -276,6 +277,13 @@ pub fn run(args: Vec<OsString>) -> u8 {
     if app.address().is_some() && cli.key.is_given() {
         let text = "a key only applies to a database file; a server has its own encryption";
         return CliError::Usage(text.into()).report(None);
+    }
+    let is_told = matches!(
+        app.source,
+        DatabaseSource::Environment | DatabaseSource::Found
+    );
+    if is_told && !app.json && std::io::stderr().is_terminal() {
+        note(&format!("database: {}", text::line(&app.place())));
     }
     let done = match &cli.command {
         Some(command) => run_command(&mut app, command),

@@ -1,17 +1,29 @@
 //! The state that every command has: the database that it is called with, and its output.
 
 use std::error::Error;
+use std::io;
 use std::path::PathBuf;
 
 use loopstore::{Database, Key, OpenError, SqliteOptions, SqliteStore, counter_named};
 use serde::Serialize;
 
 use super::CliError;
-use super::output::Out;
+use super::folders;
+use super::output::{Out, note};
 use super::server::{self, Access};
 
-/// The database if nothing names another.
-const DATABASE: &str = "loopstore.db";
+/// The reason why a command uses its database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseSource {
+    /// An option names it.
+    Option,
+    /// The variable `LOOPSTORE_DB` names it.
+    Environment,
+    /// It is the file `loopstore.db` in the current folder or in one above.
+    Found,
+    /// It is the database of the user.
+    Default,
+}
 
 /// The outcome of a command that printed its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +44,8 @@ pub type Hints = fn(&(dyn Error + 'static)) -> Option<&'static str>;
 pub struct App {
     /// The database: a file, or the address of a server.
     pub db: PathBuf,
-    /// True if an option or the environment names the database.
-    pub is_named: bool,
+    /// The reason why it is this one.
+    pub source: DatabaseSource,
     /// The key of an encrypted database.
     pub key: Option<Key>,
     /// The options that name the source of the key, for other programs.
@@ -46,7 +58,8 @@ pub struct App {
 }
 
 impl App {
-    /// Returns the state of a command. Without `db` the environment names the database.
+    /// Returns the state of a command. Without `db` the environment names the database, else it is found in the folders
+    /// from the current one upwards, else it is the database of the user.
     pub fn new(
         db: Option<PathBuf>,
         key: Option<Key>,
@@ -54,10 +67,10 @@ impl App {
         json: bool,
         out: Out,
     ) -> Self {
-        let named = named_database(db);
+        let (db, source) = database(db);
         let mut app = Self {
-            is_named: named.is_some(),
-            db: named.unwrap_or_else(|| DATABASE.into()),
+            db,
+            source,
             key,
             key_args,
             json,
@@ -69,6 +82,14 @@ impl App {
             app.key = None;
         }
         app
+    }
+
+    /// True if an option or the environment names the database.
+    pub fn is_named(&self) -> bool {
+        matches!(
+            self.source,
+            DatabaseSource::Option | DatabaseSource::Environment
+        )
     }
 
     /// Returns the same state with hints for errors.
@@ -115,10 +136,16 @@ impl App {
         let options = self.options().stored_counter();
         let open = |options| SqliteStore::open_with(&self.db, options);
         match access {
-            Access::Create(counter) => open(match counter_named(counter) {
-                Some(counter) => options.counter(counter),
-                None => options,
-            }),
+            Access::Create(counter) => {
+                self.create_folder().map_err(|error| OpenError::Other {
+                    path: self.db.clone(),
+                    cause: Box::new(error),
+                })?;
+                open(match counter_named(counter) {
+                    Some(counter) => options.counter(counter),
+                    None => options,
+                })
+            }
             Access::Write => open(options.create(false)),
             Access::Read => match open(options.clone().read_only(true)) {
                 // Only opening for writing upgrades an older file, rolls back the journal of a killed process, or
@@ -135,6 +162,16 @@ impl App {
                 opened => opened,
             },
         }
+    }
+
+    /// Creates the folder of the user's database, and says so where the database begins.
+    fn create_folder(&self) -> io::Result<()> {
+        let is_new = self.source == DatabaseSource::Default && self.db.symlink_metadata().is_err();
+        if let Some(folder) = self.db.parent().filter(|_| is_new) {
+            std::fs::create_dir_all(folder)?;
+            note(&format!("the database is {}", self.place()));
+        }
+        Ok(())
     }
 
     /// Prints a result: as JSON with `--json`, else as text.
@@ -176,11 +213,18 @@ impl App {
 
 /// Returns the database that a command uses if no option names one.
 pub fn usual_database() -> PathBuf {
-    named_database(None).unwrap_or_else(|| DATABASE.into())
+    database(None).0
 }
 
-/// Returns the database that the option names, else the environment.
-fn named_database(given: Option<PathBuf>) -> Option<PathBuf> {
-    let named = || std::env::var_os("LOOPSTORE_DB").filter(|value| !value.is_empty());
-    given.or_else(|| named().map(PathBuf::from))
+fn database(given: Option<PathBuf>) -> (PathBuf, DatabaseSource) {
+    if let Some(path) = given {
+        return (path, DatabaseSource::Option);
+    }
+    if let Some(path) = folders::set("LOOPSTORE_DB") {
+        return (path, DatabaseSource::Environment);
+    }
+    match folders::found_database() {
+        Some(path) => (path, DatabaseSource::Found),
+        None => (folders::default_database(), DatabaseSource::Default),
+    }
 }

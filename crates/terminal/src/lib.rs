@@ -23,6 +23,7 @@ pub mod context_text;
 pub mod diff_lines;
 pub mod edits;
 mod error;
+pub mod folders;
 pub mod hits;
 pub mod nearest;
 pub mod output;
@@ -34,5 +35,5 @@ pub mod server;
 pub mod table;
 pub mod text;
 
-pub use app::{App, Done, Hints, usual_database};
+pub use app::{App, DatabaseSource, Done, Hints, usual_database};
 pub use error::{CliError, with_causes};

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::homes;
+use loopstore_terminal::folders;
 
 /// The maximum number of folders that are searched; there is one per day.
 const MAX_FOLDERS: usize = 4_000;
 
 /// Returns the newest transcript of a session; its id was validated.
 pub fn transcript_of(id: &str) -> Option<PathBuf> {
-    let sessions = homes::folder("CODEX_HOME", ".codex")?.join("sessions");
+    let sessions = folders::folder("CODEX_HOME", ".codex")?.join("sessions");
     let ending = format!("-{id}.jsonl");
     let mut looked_into = 0;
     newest(&sessions, &ending, 3, &mut looked_into)

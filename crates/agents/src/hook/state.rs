@@ -5,11 +5,11 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use crate::homes;
+use loopstore_terminal::folders;
 
 /// Returns the folder; `None` if neither variable is set.
 pub fn folder() -> Option<PathBuf> {
-    let state = homes::folder("XDG_STATE_HOME", ".local/state")?;
+    let state = folders::folder("XDG_STATE_HOME", ".local/state")?;
     Some(state.join("loopstore"))
 }
 

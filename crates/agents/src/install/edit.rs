@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use loopstore_export::NativeAgent;
-use loopstore_terminal::CliError;
+use loopstore_terminal::{CliError, folders};
 use serde::{Deserialize, Serialize};
 
 use super::setup::Setup;
 use super::{json, scripts, toml};
-use crate::homes;
 
 /// The reason that a file cannot be changed.
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +123,7 @@ pub fn root(agent: NativeAgent) -> Result<PathBuf, CliError> {
         NativeAgent::Pi => ("PI_CODING_AGENT_DIR", ".pi/agent"),
         NativeAgent::OpenCode => ("XDG_CONFIG_HOME", ".config"),
     };
-    let root = homes::folder(variable, usual).ok_or_else(|| unknown(agent, variable))?;
+    let root = folders::folder(variable, usual).ok_or_else(|| unknown(agent, variable))?;
     let root = match agent {
         NativeAgent::OpenCode => root.join("opencode"),
         _ => root,
@@ -134,11 +133,11 @@ pub fn root(agent: NativeAgent) -> Result<PathBuf, CliError> {
 
 /// Returns the path of Claude Code's list of servers, which is next to its folder, unless a variable names the folder.
 fn claude_list(root: PathBuf) -> Result<PathBuf, CliError> {
-    if homes::is_set("CLAUDE_CONFIG_DIR") {
+    if folders::is_set("CLAUDE_CONFIG_DIR") {
         return Ok(root.join(".claude.json"));
     }
     let home =
-        homes::home().ok_or_else(|| unknown(NativeAgent::ClaudeCode, "CLAUDE_CONFIG_DIR"))?;
+        folders::home().ok_or_else(|| unknown(NativeAgent::ClaudeCode, "CLAUDE_CONFIG_DIR"))?;
     Ok(std::path::absolute(home.join(".claude.json"))?)
 }
 

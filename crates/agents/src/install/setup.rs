@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use loopstore_export::NativeAgent;
-use loopstore_terminal::{App, CliError, text};
+use loopstore_terminal::{App, CliError, folders, text};
 
-use crate::homes;
 use crate::program;
 
 /// The command line of this program in an agent's configuration.
@@ -90,13 +89,13 @@ fn database(app: &App) -> Result<PathBuf, CliError> {
         }
         return Ok(app.db.clone());
     }
-    if app.is_named {
+    if app.is_named() {
         return Ok(std::path::absolute(&app.db)?);
     }
-    let data = homes::folder("XDG_DATA_HOME", ".local/share");
-    let data =
-        data.ok_or_else(|| CliError::Usage("name the database with --db: HOME is not set".into()))?;
-    Ok(std::path::absolute(data.join("loopstore/loopstore.db"))?)
+    let own = folders::user_database();
+    let own =
+        own.ok_or_else(|| CliError::Usage("name the database with --db: HOME is not set".into()))?;
+    Ok(std::path::absolute(own)?)
 }
 
 /// Returns a path as text, since configurations contain only text.

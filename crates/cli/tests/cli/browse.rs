@@ -10,7 +10,7 @@ fn browse(arguments: &[&str]) -> String {
     command.arg("browse").args(arguments);
     command
         .current_dir(folder.path())
-        .env_remove("LOOPSTORE_DB");
+        .env("LOOPSTORE_DB", "loopstore.db");
     let output = command.output().unwrap();
     assert!(output.stdout.is_empty(), "nothing may steer a pipe");
     let code = output.status.code().unwrap();

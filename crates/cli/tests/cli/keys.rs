@@ -84,7 +84,7 @@ fn program(folder: &Path, args: &[&str]) -> Command {
         .args(args)
         .current_dir(folder)
         .stdin(Stdio::null())
-        .env_remove("LOOPSTORE_DB")
+        .env("LOOPSTORE_DB", "loopstore.db")
         .env_remove("LOOPSTORE_KEY_ENV")
         .env_remove("LOOPSTORE_KEY_COMMAND");
     command

@@ -27,7 +27,7 @@ impl WatchProcess {
             .args(["import", "--watch", "logs"])
             .args(args)
             .current_dir(folder.path())
-            .env_remove("LOOPSTORE_DB")
+            .env("LOOPSTORE_DB", "loopstore.db")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -164,7 +164,7 @@ fn what_came_in_unredacted_before_is_named() {
         command.arg("import").args(args).arg("s.jsonl");
         command
             .current_dir(folder.path())
-            .env_remove("LOOPSTORE_DB");
+            .env("LOOPSTORE_DB", "loopstore.db");
         command
     };
     assert!(run(&[]).output().unwrap().status.success());

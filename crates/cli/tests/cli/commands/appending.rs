@@ -15,7 +15,7 @@ pub fn append(stage: &Stage, args: &[&str], input: &[u8]) -> Output {
         .arg("append")
         .args(args)
         .current_dir(stage.path(""))
-        .env_remove("LOOPSTORE_DB")
+        .env("LOOPSTORE_DB", "loopstore.db")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -406,7 +406,7 @@ fn a_write_beyond_the_limit_of_a_file_is_an_error() {
     let program = assert_cmd::cargo::cargo_bin("loopstore");
     let output = std::process::Command::new("sh")
         .current_dir(stage.path("").as_path())
-        .env_remove("LOOPSTORE_DB")
+        .env("LOOPSTORE_DB", "loopstore.db")
         .args(["-c", "ulimit -f 64; \"$0\" --db small.db append s"])
         .arg(program)
         .stdin(std::process::Stdio::null())

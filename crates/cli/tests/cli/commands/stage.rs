@@ -83,7 +83,6 @@ impl Stage {
         command
             .args(args)
             .current_dir(self.folder.path())
-            .env_remove("LOOPSTORE_DB")
             .env_remove("LOOPSTORE_CONFIG")
             .env("COLUMNS", "110");
         // The tests neither read nor change the configuration of the user.
@@ -91,6 +90,11 @@ impl Stage {
         for variable in AGENTS_HOMES {
             command.env_remove(variable);
         }
+        // What concerns the agents of the user works with the user's own database, as it does for everybody.
+        match args.first() {
+            Some(&("install" | "hook" | "doctor")) => command.env_remove("LOOPSTORE_DB"),
+            _ => command.env("LOOPSTORE_DB", "loopstore.db"),
+        };
         command
     }
 
@@ -121,7 +125,7 @@ impl Stage {
         let path = format!("{}:{path}", program.parent().unwrap().display());
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", line]).current_dir(self.folder.path());
-        shell.env("PATH", path).env_remove("LOOPSTORE_DB");
+        shell.env("PATH", path).env("LOOPSTORE_DB", "loopstore.db");
         self.said(&shell.output().unwrap())
     }
 

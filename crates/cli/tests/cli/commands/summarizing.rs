@@ -268,7 +268,7 @@ fn an_interrupt_ends_in_the_digest() {
     let child = std::process::Command::new(program)
         .args(line.split_whitespace())
         .current_dir(stage.path(""))
-        .env_remove("LOOPSTORE_DB")
+        .env("LOOPSTORE_DB", "loopstore.db")
         .env_remove("OPENAI_API_KEY")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -14,7 +14,7 @@ fn completed(stage: &Stage, words: &[&str]) -> (Vec<String>, String) {
     command.arg("--").arg("loopstore").args(words);
     command
         .current_dir(stage.folder())
-        .env_remove("LOOPSTORE_DB")
+        .env("LOOPSTORE_DB", "loopstore.db")
         .env("LOOPSTORE_COMPLETE", "bash")
         .env("_CLAP_IFS", "\n")
         .env("_CLAP_COMPLETE_INDEX", words.len().to_string());

@@ -4,6 +4,7 @@
 #[cfg(feature = "browse")]
 mod browsing;
 mod completing;
+mod database;
 mod mistyped;
 mod paging;
 mod parts;
@@ -59,7 +60,10 @@ impl Stage {
     pub fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(program());
         command.args(arguments).current_dir(self.folder());
-        command.env_remove("LOOPSTORE_DB").output().unwrap()
+        command
+            .env("LOOPSTORE_DB", "loopstore.db")
+            .output()
+            .unwrap()
     }
 
     /// Runs a line that must fail, and returns its message.

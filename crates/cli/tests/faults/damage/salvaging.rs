@@ -12,7 +12,9 @@ use crate::support::plain::open;
 
 fn loopstore(folder: &Path, line: &str) -> Output {
     let mut command = crate::support::command::loopstore();
-    command.current_dir(folder).env_remove("LOOPSTORE_DB");
+    command
+        .current_dir(folder)
+        .env("LOOPSTORE_DB", "loopstore.db");
     command.args(line.split_whitespace()).output().unwrap()
 }
 

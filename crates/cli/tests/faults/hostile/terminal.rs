@@ -25,7 +25,7 @@ fn run(folder: &Path, args: &[&str]) -> String {
     command
         .args(args)
         .current_dir(folder)
-        .env_remove("LOOPSTORE_DB");
+        .env("LOOPSTORE_DB", "loopstore.db");
     let output = command.output().unwrap();
     let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(

@@ -206,7 +206,7 @@ fn no_word_on_the_command_line_ends_it_in_a_panic() {
             let mut command = Command::from_std(command::loopstore());
             command
                 .current_dir(folder.path())
-                .env_remove("LOOPSTORE_DB");
+                .env("LOOPSTORE_DB", "loopstore.db");
             command.args(line.split(' ')).arg(word);
             let output = command
                 .timeout(crate::support::hang::HUNG)
