@@ -5,7 +5,7 @@
 //!
 //! Each command is one file, with a struct of arguments (`AppendArgs`) whose doc comment is the help, and a `run`
 //! function. Results go to stdout, everything else to stderr. A new command is one file, its variant in `Command`, and
-//! its line in `run_command`.
+//! its line in `run_command`, and its name in a group of `help.rs`.
 
 mod address;
 mod append;

@@ -60,7 +60,9 @@ function callOf([id, tool, json, description, changes], result) {
   const rest = about.startsWith(`${name} `) ? about.slice(name.length + 1) : about;
   const failed = result && result.e;
   const state = result === undefined ? 'no result' : result ? `${failed ? 'failed, ' : ''}${sizeOf(result)}` : '';
-  const caption = [el('b', {}, ...marked(name)), ' ', ...marked(rest.slice(0, 300)), state ? el('span', {class: failed || result === undefined ? 'bad' : 'soft'}, ` · ${state}`) : null];
+  // The state comes first, as it keeps its place where the line is cut.
+  const tone = failed || result === undefined ? 'bad' : 'soft';
+  const caption = [state ? el('span', {class: `state ${tone}`}, state) : null, el('b', {}, ...marked(name)), ' ', ...marked(rest.slice(0, 300))];
   const inner = () => [
     ...argumentsOf(json),
     ...result ? [el('span', {class: 'tag'}, failed ? 'result, failed' : 'result'), ...result.b.flatMap(part)] : [],
@@ -73,7 +75,7 @@ function callOf([id, tool, json, description, changes], result) {
 
 // Markdown: headings, lists, quotes, code and stress. Any other markup stays as it is.
 function markdownOf(content) {
-  const box = el('div', {class: 'document'});
+  const box = el('div', {class: 'document markdown'});
   let list = null, code = null;
   for (const row of clean(content).split('\n')) {
     const fence = /^\s*(```+|~~~+)\s*([^`]*)$/.exec(row);

@@ -1,6 +1,5 @@
 //! Turns as text for people: words whole, tool calls folded to a line, changes of files as diffs.
 
-use loopstore::LoopId;
 use loopstore_admin::inspect::{ChangedFile, DiffLine};
 use loopstore_admin::replay::{ChangeKind, ReplayChange};
 use loopstore_terminal::text;
@@ -29,12 +28,12 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// Returns the lines of a turn; without a heading if it continues one.
-    pub fn turn(&mut self, turn: &TurnEntry, is_new: bool) -> String {
+    /// Returns the lines of a turn, with a heading if the name of its loop is given.
+    pub fn turn(&mut self, turn: &TurnEntry, loop_name: Option<&str>) -> String {
         let mut lines: Vec<Vec<Span>> = Vec::new();
-        if is_new {
+        if let Some(name) = loop_name {
             lines.push(vec![]);
-            lines.push(heading(&turn.loop_id, turn.turn, turn.at.as_deref()));
+            lines.push(heading(name, turn.turn, turn.at.as_deref()));
         }
         for entry in &turn.entries {
             self.entry(entry, &mut lines);
@@ -42,8 +41,8 @@ impl Drawing {
         self.drawn(&lines)
     }
 
-    /// Returns the line of a compaction, an edit, an undo or a redo.
-    pub fn change(&self, change: &ReplayChange) -> String {
+    /// Returns the line of a compaction, an edit, an undo or a redo by a run.
+    pub fn change(&self, change: &ReplayChange, run_name: &str) -> String {
         let word = match change.change {
             ChangeKind::Compacted => format!("compacted by {}", text::line(&change.strategy)),
             ChangeKind::Edited => "edited".to_owned(),
@@ -60,7 +59,7 @@ impl Drawing {
         };
         let line = format!(
             "── {word}{sizes}; run {}, {}",
-            text::line(&change.run_id),
+            text::line(run_name),
             text::time(&change.at)
         );
         self.drawn(&[vec![], vec![span(line, Look::Dim)]])
@@ -270,8 +269,8 @@ impl Drawing {
 }
 
 /// Returns the heading of a turn: its address as commands read it, and its time.
-fn heading(loop_id: &LoopId, turn: u32, at: Option<&str>) -> Vec<Span> {
+fn heading(loop_name: &str, turn: u32, at: Option<&str>) -> Vec<Span> {
     let at = at.map_or_else(String::new, |at| format!(", {}", text::time(at)));
-    let line = format!("── {}:{turn}{at}", text::line(loop_id.as_str()));
+    let line = format!("── {}:{turn}{at}", text::line(loop_name));
     vec![span(line, Look::Dim)]
 }

@@ -11,9 +11,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use loopstore::extend::{self as store, SessionRow, prompt};
-use loopstore::{Database, LoopId};
+use loopstore::{Database, LoopId, SessionId};
 use loopstore_admin::replay::{Replay, ReplayStep, ReplayedTurn};
 use loopstore_terminal::output::{takes_colours, width};
+use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::{App, CliError, Done, amount, select, text};
 
 use self::draw::Drawing;
@@ -63,7 +64,7 @@ pub fn run(app: &mut App, args: &ReadArgs) -> Result<Done, CliError> {
     let store = app.open_to_read()?;
     let session = select::session(&*store, &args.session)?;
     let leaf = select::loop_id(&*store, &session, args.loop_id.as_deref())?;
-    let mut reader = Reader::new(app, args);
+    let mut reader = Reader::new(app, args, &*store, &session);
     if let Some(given) = &args.turn {
         let (loop_id, turns) = given_turns(&*store, &session, leaf.as_ref(), given)?;
         return reader.turns(&*store, &session, &loop_id, turns);
@@ -132,6 +133,9 @@ fn given_turns(
 /// Prints turns and changes.
 struct Reader<'a> {
     app: &'a mut App,
+    /// The short forms of the ids of loops, for headings.
+    names: ShortNames<'a>,
+    session: &'a SessionId,
     drawing: Drawing,
     /// True if a turn is a line of JSON, not an element of an array.
     is_lines: bool,
@@ -146,10 +150,17 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(app: &'a mut App, args: &ReadArgs) -> Self {
+    fn new(
+        app: &'a mut App,
+        args: &ReadArgs,
+        store: &'a dyn Database,
+        session: &'a SessionRow,
+    ) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         Self {
             app,
+            names: ShortNames::new(store),
+            session: &session.session_id,
             drawing: Drawing {
                 width: is_terminal.then(|| width().map_or(WIDEST, |width| width.min(WIDEST))),
                 is_coloured: is_terminal && takes_colours(),
@@ -193,7 +204,8 @@ impl<'a> Reader<'a> {
                     }
                     self.tick = Some(change.tick);
                     if !self.app.json {
-                        let line = self.drawing.change(&change);
+                        let run = self.names.run(self.session.as_str(), &change.run_id);
+                        let line = self.drawing.change(&change, &run);
                         self.app.out.bytes(line.as_bytes())?;
                     }
                 }
@@ -226,7 +238,9 @@ impl<'a> Reader<'a> {
             (true, true) => self.app.out.json_line(entry),
             (true, false) => self.app.out.element(is_first, entry),
             (false, _) => {
-                let lines = self.drawing.turn(entry, is_new);
+                let loop_id = entry.loop_id.as_str();
+                let name = is_new.then(|| self.names.loop_id(self.session.as_str(), loop_id));
+                let lines = self.drawing.turn(entry, name.as_deref());
                 self.app.out.bytes(lines.as_bytes())
             }
         }

@@ -68,7 +68,7 @@ pub fn span(text: impl Into<String>, look: Look) -> Span {
 pub fn draw(line: &[Span], is_coloured: bool) -> String {
     let mut out = String::new();
     for Span { text, look } in line {
-        let style = match is_coloured {
+        let style = match is_coloured && !text.trim().is_empty() {
             true => look.style(),
             false => Style::new(),
         };
