@@ -1,6 +1,6 @@
 //! The administration of a database of loopstore.
 //!
-//! - [`inspect`]: the difference between two contexts, and the originals behind a compaction
+//! - [`inspect`]: the difference between two contexts, the originals behind a compaction, and changes of files
 //! - [`retention`]: redact, erase, prune, archive
 //! - [`backup`], [`salvage`]: a checked copy of a database file, and a copy of the intact rows of a damaged file
 //! - [`replay`]: a session turn by turn, with the context of the model at each turn

@@ -129,6 +129,8 @@ pub struct Replay<'a> {
     stretches: VecDeque<BranchTurns>,
     /// The next turn of the first stretch.
     turn: u32,
+    /// True if the changes before the next turn are skipped.
+    skips_changes: bool,
     changes: VecDeque<ReplayChange>,
     /// A turn that is returned after the changes before it.
     waiting: Option<(Tick, Box<ReplayedTurn>)>,
@@ -157,6 +159,7 @@ impl<'a> Replay<'a> {
             provider: None,
             stretches,
             turn: 0,
+            skips_changes: false,
             changes,
             waiting: None,
             failed: false,
@@ -177,9 +180,49 @@ impl<'a> Replay<'a> {
         self
     }
 
+    /// Skips the turns and changes before a turn of the branch. If the branch does not contain the loop, it skips
+    /// nothing.
+    #[must_use]
+    pub fn from_turn(mut self, loop_id: &LoopId, turn: u32) -> Self {
+        let is_it = |stretch: &BranchTurns| stretch.loop_id == *loop_id;
+        if let Some(at) = self.stretches.iter().position(is_it) {
+            self.stretches.drain(..at);
+            self.turn = turn;
+            self.skips_changes = true;
+        }
+        self
+    }
+
+    /// Skips all but the last `count` turns, and the changes before them.
+    #[must_use]
+    pub fn last_turns(mut self, count: u32) -> Self {
+        let all = self
+            .stretches
+            .iter()
+            .map(|stretch| u64::from(stretch.turns));
+        let mut skipped = all.sum::<u64>().saturating_sub(u64::from(count));
+        self.skips_changes |= skipped > 0;
+        while let Some(first) = self.stretches.front() {
+            match skipped.checked_sub(u64::from(first.turns)) {
+                Some(rest) if self.stretches.len() > 1 => skipped = rest,
+                // Less than the turns of a loop.
+                _ => {
+                    self.turn = u32::try_from(skipped).unwrap_or(u32::MAX);
+                    break;
+                }
+            }
+            self.stretches.pop_front();
+        }
+        self
+    }
+
     fn step(&mut self) -> Result<Option<ReplayStep>, BuildError> {
         if self.waiting.is_none() {
             self.waiting = self.read_turn()?;
+        }
+        if let Some((tick, _)) = self.waiting.as_ref().filter(|_| self.skips_changes) {
+            self.changes.retain(|change| change.tick >= *tick);
+            self.skips_changes = false;
         }
         let until = self.waiting.as_ref().map(|(tick, _)| *tick);
         let is_due = |change: &ReplayChange| until.is_none_or(|tick| change.tick < tick);

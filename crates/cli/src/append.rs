@@ -110,10 +110,8 @@ struct Refused<'a> {
 pub fn run(app: &mut App, args: &AppendArgs) -> Result<Done, CliError> {
     let usage = |error| CliError::Usage(format!("SESSION: {error}"));
     SessionId::new(args.session.as_str()).map_err(usage)?;
-    let database: Arc<dyn Database> = app.open(Access::Create(COUNTERS[0]))?.into();
-    let session = Store::from(database)
-        .session(&args.session)
-        .map_err(usage)?;
+    // Without a line nothing is created.
+    let mut session = None;
     let mut labels = Some((&args.title, &args.project));
     let mut lines = JsonLines::new(std::io::stdin().lock(), MAX_LINE);
     loop {
@@ -122,8 +120,16 @@ pub fn run(app: &mut App, args: &AppendArgs) -> Result<Done, CliError> {
             Ok(Some(line)) => (line.number, Ok(LineRecords::of(line))),
             Err(error) => (lines.number().max(1), Err(error.to_string())),
         };
+        let session = match &session {
+            Some(session) => session,
+            None => {
+                let database: Arc<dyn Database> = app.open(Access::Create(COUNTERS[0]))?.into();
+                let opened = Store::from(database).session(&args.session);
+                session.insert(opened.map_err(usage)?)
+            }
+        };
         let refused = match records {
-            Ok(records) => append_all(app, &session, args.format, number, &records, &mut labels)?,
+            Ok(records) => append_all(app, session, args.format, number, &records, &mut labels)?,
             Err(error) => Some(error),
         };
         if let Some(error) = &refused {

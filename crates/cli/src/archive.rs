@@ -7,9 +7,7 @@ use loopstore_admin::retention::{
     self, ArchiveReport, ArchiveRequest, SkipReason, SkippedLoop, UnarchiveRequest,
 };
 use loopstore_terminal::output::note;
-use loopstore_terminal::{App, CliError, Done, select, text};
-
-use super::prune::age;
+use loopstore_terminal::{App, CliError, Done, amount, select, text};
 
 /// The maximum number of loops in the list.
 const LISTED: usize = 20;
@@ -35,7 +33,7 @@ pub struct ArchiveArgs {
     #[arg(long, conflicts_with = "loops")]
     shown: bool,
     /// Only loops inactive for this long: 30d, 12h, 6w, 2y.
-    #[arg(long, value_name = "AGE", value_parser = age)]
+    #[arg(long, value_name = "AGE", value_parser = amount::age)]
     older_than: Option<i64>,
     /// The reason, stored in the receipts.
     #[arg(long, value_name = "TEXT")]

@@ -1,7 +1,8 @@
 //! `loopstore` without a command
 
 use loopstore_agents::install::record;
-use loopstore_terminal::{App, CliError, Done, text};
+use loopstore_terminal::short::ShortNames;
+use loopstore_terminal::{App, CliError, Done, select, text};
 
 use super::sessions;
 
@@ -27,8 +28,19 @@ pub fn run(app: &mut App) -> Result<Done, CliError> {
     }
     let done = sessions::run(app, &sessions::SessionsArgs::default())?;
     if !app.json {
+        let read = newest(app).map_or_else(String::new, |id| {
+            let command = app.command_line(&["read".to_owned(), id]);
+            format!("`{command}` reads the newest; ")
+        });
         app.out
-            .text("\n`loopstore show SESSION` shows one; `loopstore --help` lists all commands.")?;
+            .text(&format!("\n{read}`loopstore --help` lists all commands."))?;
     }
     Ok(done)
+}
+
+/// Returns the short form of the id of the newest session, if there is one.
+fn newest(app: &App) -> Option<String> {
+    let store = app.open_to_read().ok()?;
+    let session = select::session(&*store, "@").ok()?;
+    Some(ShortNames::new(&*store).session(session.session_id.as_str()))
 }

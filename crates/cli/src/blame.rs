@@ -6,6 +6,7 @@ use loopstore_blame::{
     AgentTraceOptions, Attribution, Blame, BlameRequest, ChangeEntry, FileText, TurnEntry,
     agent_trace, blame, read_file, spellings,
 };
+use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::{App, CliError, Done, select, text};
 
@@ -111,7 +112,7 @@ pub fn run(app: &mut App, args: &BlameArgs) -> Result<Done, CliError> {
     } else if app.json {
         app.out.json(&found)?;
     } else {
-        print(app, args, &found)?;
+        print(app, args, &found, &mut ShortNames::new(&*store))?;
     }
     Ok(Done::Well)
 }
@@ -141,9 +142,14 @@ fn repository_of(path: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-fn print(app: &mut App, args: &BlameArgs, found: &Blame) -> Result<(), CliError> {
+fn print(
+    app: &mut App,
+    args: &BlameArgs,
+    found: &Blame,
+    names: &mut ShortNames<'_>,
+) -> Result<(), CliError> {
     if args.changes {
-        app.out.table(&change_table(&found.changes))?;
+        app.out.table(&change_table(&found.changes, names))?;
     } else if found.lines.is_none() {
         app.out.text(match found.deleted {
             true => "The file was deleted or moved away, and is not on disk.",
@@ -151,13 +157,13 @@ fn print(app: &mut App, args: &BlameArgs, found: &Blame) -> Result<(), CliError>
                 "The lines are not known: the file is not on disk, and no change wrote all of it."
             }
         })?;
-        app.out.table(&change_table(&found.changes))?;
+        app.out.table(&change_table(&found.changes, names))?;
     } else if found.ranges.is_empty() {
         app.out.text("The file has no lines.")?;
     } else {
-        app.out.table(&range_table(found))?;
+        app.out.table(&range_table(found, names))?;
     }
-    for note in notes(found) {
+    for note in notes(found, names) {
         app.out.text(&note)?;
     }
     Ok(())
@@ -165,15 +171,15 @@ fn print(app: &mut App, args: &BlameArgs, found: &Blame) -> Result<(), CliError>
 
 fn turn_columns() -> Vec<Column> {
     vec![
-        Column::id("SESSION", 8),
-        Column::text("TURN", 6),
+        Column::id("SESSION"),
+        Column::id("TURN"),
         Column::text("TIME", 19).optional(),
         Column::text("AGENT", 6).optional(),
         Column::text("COMMIT", 7).optional(),
     ]
 }
 
-fn turn_cells(turn: &TurnEntry) -> Vec<String> {
+fn turn_cells(turn: &TurnEntry, names: &mut ShortNames<'_>) -> Vec<String> {
     let model = turn.model.as_deref();
     let agent = match (turn.agent.as_deref(), model) {
         (Some(agent), Some(model)) => format!("{agent} {model}"),
@@ -185,8 +191,8 @@ fn turn_cells(turn: &TurnEntry) -> Vec<String> {
         &id[..id.floor_char_boundary(SHORT_COMMIT)]
     });
     vec![
-        turn.session_id.clone(),
-        place(turn),
+        names.session(&turn.session_id),
+        place(turn, names),
         turn.time.as_deref().map(text::time).unwrap_or_default(),
         agent,
         commit.to_owned(),
@@ -194,14 +200,15 @@ fn turn_cells(turn: &TurnEntry) -> Vec<String> {
 }
 
 /// Returns `LOOP:TURN`.
-fn place(turn: &TurnEntry) -> String {
+fn place(turn: &TurnEntry, names: &mut ShortNames<'_>) -> String {
+    let loop_id = names.loop_id(&turn.session_id, &turn.loop_id);
     match turn.turn {
-        Some(number) => format!("{}:{number}", turn.loop_id),
-        None => turn.loop_id.clone(),
+        Some(number) => format!("{loop_id}:{number}"),
+        None => loop_id,
     }
 }
 
-fn range_table(found: &Blame) -> TextTable {
+fn range_table(found: &Blame, names: &mut ShortNames<'_>) -> TextTable {
     let mut columns = vec![Column::text("LINES", 9)];
     columns.extend(turn_columns());
     columns.push(Column::text("PROMPT", 16));
@@ -218,7 +225,7 @@ fn range_table(found: &Blame) -> TextTable {
         let mut row = vec![format!("{lines}{mark}")];
         match &range.turn {
             Some(turn) => {
-                row.extend(turn_cells(turn));
+                row.extend(turn_cells(turn, names));
                 row.push(turn.prompt.clone().unwrap_or_default());
             }
             None => {
@@ -231,14 +238,14 @@ fn range_table(found: &Blame) -> TextTable {
     table
 }
 
-fn change_table(changes: &[ChangeEntry]) -> TextTable {
+fn change_table(changes: &[ChangeEntry], names: &mut ShortNames<'_>) -> TextTable {
     let mut columns = vec![Column::text("CHANGE", 8), Column::number("LINES")];
     columns.extend(turn_columns());
     columns.push(Column::text("PROMPT", 16));
     let mut table = TextTable::new(columns);
     for change in changes {
         let mut row = vec![change.action.to_owned(), text::number(change.lines)];
-        row.extend(turn_cells(&change.turn));
+        row.extend(turn_cells(&change.turn, names));
         row.push(change.turn.prompt.clone().unwrap_or_default());
         table.row(row);
     }
@@ -246,7 +253,7 @@ fn change_table(changes: &[ChangeEntry]) -> TextTable {
 }
 
 /// Returns lines about what the tables do not show.
-fn notes(found: &Blame) -> Vec<String> {
+fn notes(found: &Blame, names: &mut ShortNames<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     let ranges = &found.ranges;
     if ranges
@@ -270,8 +277,8 @@ fn notes(found: &Blame) -> Vec<String> {
             let reason = change.unfollowed?;
             Some(format!(
                 "  {} {}, {}: {}",
-                change.turn.session_id,
-                place(&change.turn),
+                names.session(&change.turn.session_id),
+                place(&change.turn, names),
                 change.action,
                 reason.text()
             ))

@@ -542,7 +542,7 @@ fn given_up(step: &str) -> &'static str {
 /// so on.
 pub fn table(blocks: &[BlockReport]) -> TextTable {
     let mut columns = vec![
-        Column::id("LOOP", 8),
+        Column::id("LOOP"),
         Column::number("BLOCK"),
         Column::text("KIND", 7),
         Column::text("FIRST", 5),

@@ -328,7 +328,7 @@ fn document(context: &Context) -> String {
 
 fn parts(shown: &DemoContext) -> String {
     let mut table = TextTable::new(vec![
-        Column::id("LOOP", 6),
+        Column::id("LOOP"),
         Column::text("SECTION", 9),
         Column::text("TURNS", 5),
         Column::number("MESSAGES"),

@@ -7,12 +7,12 @@ use loopstore_terminal::confirm::confirm;
 use loopstore_terminal::output::{note, note_copies};
 use loopstore_terminal::{App, CliError, Done, select, text};
 
-use super::kept_files;
+use super::kept_files::{self, Removal};
 
 /// Permanently remove a session; only a receipt remains
 ///
-/// Removes its rows, its words in the search index, the source files that hold no other session, and
-/// their bytes in the database file and its log. The receipt holds ids, digests, counts and the reason. If interrupted,
+/// Removes its rows, its words in the search index, the stored copies of its files that contain no other session, and
+/// their bytes in the database file and its log. The files themselves are not touched. The receipt holds ids, digests, counts and the reason. If interrupted,
 /// run it again to finish. The file is rewritten, so other writers wait meanwhile.
 #[derive(clap::Args)]
 pub struct EraseArgs {
@@ -24,7 +24,7 @@ pub struct EraseArgs {
     /// Erase even while an agent holds a lease on one of its loops; the agent's next write then fails.
     #[arg(long)]
     force: bool,
-    /// Also remove source files that contain other sessions.
+    /// Also remove stored copies of files that contain other sessions.
     #[arg(long)]
     with_files: bool,
     /// Only report what would be removed.
@@ -72,7 +72,7 @@ fn question(store: &dyn Database, request: &EraseRequest) -> Result<String, CliE
         ..request.clone()
     };
     let mut lines = match retention::erase(store, &request) {
-        Ok(report) => kept_files::lines(&report.files),
+        Ok(report) => kept_files::lines(&report.files, Removal::Planned),
         Err(StoreError::NoSession(_)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
@@ -97,7 +97,9 @@ pub fn report_leftover(leftover: Leftover, command: &str) -> Done {
             return Done::Well;
         }
         Leftover::InContent => {
-            note("note: a source file that other sessions need still holds the removed text");
+            note(
+                "note: the stored copy of a file that other sessions need still contains the removed text",
+            );
             return Done::Well;
         }
     };
@@ -114,7 +116,7 @@ fn summary(report: &EraseReport) -> String {
         .map_or(String::new(), |key| format!(" (receipt {key})"));
     if report.dry_run && !report.was_erased {
         let mut lines = vec![format!("Would erase session {id}.")];
-        lines.extend(kept_files::lines(&report.files));
+        lines.extend(kept_files::lines(&report.files, Removal::Planned));
         return lines.join("\n");
     }
     let mut lines = vec![match report.was_erased {
@@ -128,13 +130,13 @@ fn summary(report: &EraseReport) -> String {
         text::count(count("messages"), "message"),
         text::count(count("runs"), "run"),
         text::count(count("blobs"), "blob"),
-        text::count(report.sources, "source file"),
+        text::count(report.sources, "stored file"),
     ));
     if report.shared > 0 {
         let stay = text::count(report.shared, "blob or part of a file");
         lines.push(format!("{stay} kept: other sessions use it too"));
     }
-    lines.extend(kept_files::lines(&report.files));
+    lines.extend(kept_files::lines(&report.files, Removal::Done));
     for other in &report.named_by {
         lines.push(format!(
             "session {} refers to it",

@@ -1,8 +1,9 @@
 //! The report of an error on stderr, with a hint at what to do next.
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::ArgMatches;
 use loopstore::context::BuildError;
 use loopstore::extend::sqlite::RecountError;
 use loopstore::search::{QueryError, SearchError};
@@ -15,22 +16,95 @@ use loopstore_copy::CopyError;
 use loopstore_export::ExportError;
 use loopstore_report::ReportError;
 use loopstore_share::ShareError;
-use loopstore_terminal::output::note;
+use loopstore_terminal::output::{Out, note};
 use loopstore_terminal::select::Unknown;
 use loopstore_terminal::{CliError, text};
 use loopstore_transcripts::ImportError;
+use serde::Serialize;
 
-/// Prints an error with its causes and a hint, and returns the exit code. Hints name `file`, if the command was
-/// given it as its database.
-pub fn report(error: CliError, file: Option<&Path>) -> u8 {
+/// The words of the command line that hints repeat.
+#[derive(Default)]
+pub struct Given {
+    /// The database, if the command was given a file.
+    pub file: Option<PathBuf>,
+    /// True if results are printed as JSON.
+    pub json: bool,
+    session: Option<String>,
+    loop_id: Option<String>,
+    max_tokens: Option<String>,
+    max_bytes: Option<String>,
+}
+
+impl Given {
+    /// Returns the words of a command line.
+    pub fn of(matches: &ArgMatches) -> Self {
+        let command = matches.subcommand().map(|(_, command)| command);
+        let word = |id: &str| {
+            let mut words = command?.try_get_raw(id).ok()??;
+            words.next()?.to_str().map(str::to_owned)
+        };
+        Self {
+            file: None,
+            json: matches.get_flag("json"),
+            session: word("session"),
+            loop_id: word("loop_id"),
+            max_tokens: word("max_tokens"),
+            max_bytes: word("max_bytes"),
+        }
+    }
+
+    /// Returns a hint with the words that are known in place of their names.
+    fn filled(&self, hint: &str) -> String {
+        let mut hint = hint.to_owned();
+        if let Some(session) = &self.session {
+            let mut words = quoted(session);
+            if hint.contains(SAME_LOOP) {
+                let loop_id = self.loop_id.as_deref().map(quoted);
+                words.push_str(&loop_id.map_or_else(String::new, |id| format!(" --loop {id}")));
+                hint = hint.replace(SAME_LOOP, "");
+            }
+            hint = hint.replace(" SESSION", &format!(" {words}"));
+        }
+        for (option, value) in [
+            ("--max-tokens", &self.max_tokens),
+            ("--max-bytes", &self.max_bytes),
+        ] {
+            if let Some(value) = value {
+                let value = format!("{option} {}", quoted(value));
+                hint = hint.replace(&format!("{option} N"), &value);
+            }
+        }
+        match &self.file {
+            Some(file) => of_database(&hint, file),
+            None => hint,
+        }
+    }
+}
+
+fn quoted(word: &str) -> String {
+    text::quoted(&text::line(word))
+}
+
+/// The part of a hint that names the option of the command line.
+const SAME_LOOP: &str = ", with the same --loop if one was given,";
+
+/// An error as JSON.
+#[derive(Serialize)]
+struct ErrorJson<'a> {
+    error: &'a str,
+    hint: Option<&'a str>,
+    /// The exit code.
+    code: u8,
+}
+
+/// Prints an error with its causes and a hint on stderr, and returns the exit code. Hints repeat what the command was
+/// given. With `--json` the error is a document on stdout too, if the command has printed nothing there.
+pub fn report(error: CliError, given: &Given, out: Option<&mut Out>) -> u8 {
     let error = match error {
         CliError::Failed(error) => resolve(error),
         other => other,
     };
-    let hint = error.hint(hint).map(|hint| match file {
-        Some(file) => of_database(hint, file),
-        None => hint.to_owned(),
-    });
+    let mut hint = error.hint(hint).map(|hint| given.filled(hint));
     let code = error.report(hint.as_deref());
     if let CliError::Failed(error) = &error
         && let Some(OpenError::Missing { path }) = error.downcast_ref::<OpenError>()
@@ -38,11 +112,26 @@ pub fn report(error: CliError, file: Option<&Path>) -> u8 {
         && Path::new(&database) != path
     {
         let database = text::line(&database);
-        note(&format!(
-            "hint: agents record into {database} here; --db names it, or LOOPSTORE_DB"
-        ));
+        let recorded =
+            format!("agents record into {database} here; --db names it, or LOOPSTORE_DB");
+        note(&format!("hint: {recorded}"));
+        hint = Some(recorded);
+    }
+    if given.json && !matches!(error, CliError::Pipe) {
+        print_json(&error.reason(), hint.as_deref(), code, out);
     }
     code
+}
+
+/// Prints an error as JSON on stdout.
+pub fn print_json(error: &str, hint: Option<&str>, code: u8, out: Option<&mut Out>) {
+    let document = ErrorJson { error, hint, code };
+    let mut plain = Out::plain();
+    let out = out.unwrap_or(&mut plain);
+    if !out.has_begun() {
+        // The exit code tells of the error, also where nobody reads stdout.
+        let _ = out.json(&document).and_then(|()| out.finish());
+    }
 }
 
 /// Returns a hint with the database in its commands.

@@ -2,14 +2,15 @@
 
 use loopstore::extend::session::{self, Fork};
 use loopstore::{LoopId, SessionId, extend as store};
+use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::{App, CliError, Done, select, text};
 use serde::Serialize;
 
 /// Begin a new loop from the middle of another
 ///
 /// Nothing is copied: the new loop reads its parent up to that turn, with the compactions that were
-/// active then. Later changes on one side do not affect the other. The new loop becomes the current
-/// one.
+/// active then. Later changes on one side do not affect the other. The current loop of the session
+/// stays the same without --switch.
 #[derive(clap::Args)]
 pub struct ForkArgs {
     /// The session: its id or a unique prefix.
@@ -24,6 +25,9 @@ pub struct ForkArgs {
     /// The name of the branch.
     #[arg(long, value_name = "TAG", default_value = "fork")]
     tag: String,
+    /// Make the new loop the current one, as `loopstore switch` does later.
+    #[arg(long)]
+    switch: bool,
     /// The id of the new loop [default: generated].
     #[arg(long, value_name = "NEWID")]
     id: Option<String>,
@@ -68,7 +72,17 @@ pub fn run(app: &mut App, args: &ForkArgs) -> Result<Done, CliError> {
         tag: args.tag.clone(),
     };
     let parent = select::loop_row(&*store, &session, &args.loop_id)?;
-    store::write(&*store, |write| session::fork(write, parent.key, &fork))?;
+    store::write(&*store, |write| {
+        let current = write.session_by_key(session.key)?.current_loop;
+        session::fork(write, parent.key, &fork)?;
+        if args.switch {
+            return Ok(());
+        }
+        let mut session = write.session_by_key(session.key)?;
+        session.current_loop = current;
+        write.update_session(&session)
+    })?;
+    let name = ShortNames::new(&*store).session(session.session_id.as_str());
     let forked = Forked {
         session_id: session.session_id,
         loop_id: id,
@@ -76,11 +90,18 @@ pub fn run(app: &mut App, args: &ForkArgs) -> Result<Done, CliError> {
         parent_turn: args.turn.0,
         parent_seq: args.turn.1,
     };
+    let words = ["switch".to_owned(), name, forked.loop_id.to_string()];
+    let switch = app.command_line(&words);
     app.print(&forked, || {
         let within = forked.parent_seq.map(|seq| format!("message {seq} of "));
+        let id = forked.loop_id.as_str();
+        let end = match args.switch {
+            true => " and is now the current loop.".to_owned(),
+            false => format!(".\n`{switch}` makes it the current loop."),
+        };
         format!(
-            "Loop {} continues from {}turn {} of {} and is now the current loop.",
-            text::line(forked.loop_id.as_str()),
+            "Loop {} continues from {}turn {} of {}{end}",
+            text::line(id),
             within.unwrap_or_default(),
             forked.parent_turn,
             text::line(forked.parent_loop_id.as_str()),

@@ -2,6 +2,7 @@
 
 use loopstore::extend::sqlite::Record;
 use loopstore_terminal::runs::{edit_reason, flips, run_state};
+use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::{App, CliError, Done, select, text};
 
@@ -28,11 +29,13 @@ pub fn run(app: &mut App, args: &HistoryArgs) -> Result<Done, CliError> {
             .text("No compactions or edits yet; `loopstore compact` makes a compaction.")?;
         return Ok(Done::Well);
     }
-    app.out.table(&runs_table(&runs, session.is_none()))?;
+    let names = &mut ShortNames::new(&*store);
+    app.out
+        .table(&runs_table(&runs, session.is_none(), names))?;
     let more = [
-        errors_table(&runs),
-        reasons_table(&runs),
-        flips_table(&runs),
+        errors_table(&runs, names),
+        reasons_table(&runs, names),
+        flips_table(&runs, names),
     ];
     for table in more.into_iter().flatten() {
         app.out.text("")?;
@@ -41,13 +44,13 @@ pub fn run(app: &mut App, args: &HistoryArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
-    let mut columns = vec![Column::id("RUN", 18)];
+fn runs_table(runs: &[Record], of_all: bool, names: &mut ShortNames<'_>) -> TextTable {
+    let mut columns = vec![Column::id("RUN")];
     if of_all {
-        columns.push(Column::id("SESSION", 10));
+        columns.push(Column::id("SESSION"));
     }
     columns.extend([
-        Column::id("LOOP", 8),
+        Column::id("LOOP"),
         Column::text("STARTED", 19).optional(),
         Column::text("TRIGGER", 8).optional(),
         Column::text("STRATEGY", 8).optional(),
@@ -65,12 +68,13 @@ fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
             "failed" => String::new(),
             _ => number("tokens_after"),
         };
-        let mut cells = vec![text("run_id")];
+        let session = text("session_id");
+        let mut cells = vec![names.run(&session, &text("run_id"))];
         if of_all {
-            cells.push(text("session_id"));
+            cells.push(names.session(&session));
         }
         cells.extend([
-            text("loop_id"),
+            names.loop_id(&session, &text("loop_id")),
             text::time(&text("started_at")),
             text("trigger"),
             text("strategy"),
@@ -84,50 +88,57 @@ fn runs_table(runs: &[Record], of_all: bool) -> TextTable {
     table
 }
 
+/// Returns the short form of the id of a run.
+fn run_name(run: &Record, names: &mut ShortNames<'_>) -> String {
+    let text = |column| run.text(column).unwrap_or_default();
+    names.run(&text("session_id"), &text("run_id"))
+}
+
 /// Returns the reasons why runs failed, were vetoed or fell back, if there are any.
-fn errors_table(runs: &[Record]) -> Option<TextTable> {
-    let mut table = TextTable::new(vec![Column::id("RUN", 18), Column::text("ERROR", 12)]);
+fn errors_table(runs: &[Record], names: &mut ShortNames<'_>) -> Option<TextTable> {
+    let mut table = TextTable::new(vec![Column::id("RUN"), Column::text("ERROR", 12)]);
     let mut found = false;
     for run in runs {
         if let Some(error) = run.text("error") {
             found = true;
-            table.row(vec![run.text("run_id").unwrap_or_default(), error]);
+            table.row(vec![run_name(run, names), error]);
         }
     }
     found.then_some(table)
 }
 
 /// Returns the reasons that were given for edits, if there are any.
-fn reasons_table(runs: &[Record]) -> Option<TextTable> {
-    let mut table = TextTable::new(vec![Column::id("RUN", 18), Column::text("REASON", 12)]);
+fn reasons_table(runs: &[Record], names: &mut ShortNames<'_>) -> Option<TextTable> {
+    let mut table = TextTable::new(vec![Column::id("RUN"), Column::text("REASON", 12)]);
     let mut found = false;
     for run in runs {
         if let Some(reason) = edit_reason(run) {
             found = true;
-            table.row(vec![run.text("run_id").unwrap_or_default(), reason]);
+            table.row(vec![run_name(run, names), reason]);
         }
     }
     found.then_some(table)
 }
 
 /// Returns the undos and redos, newest first, if there are any.
-fn flips_table(runs: &[Record]) -> Option<TextTable> {
+fn flips_table(runs: &[Record], names: &mut ShortNames<'_>) -> Option<TextTable> {
     let mut table = TextTable::new(vec![
-        Column::id("RUN", 18),
+        Column::id("RUN"),
         Column::text("WHAT", 4),
-        Column::id("LOOP", 8),
+        Column::id("LOOP"),
         Column::number("TURNS"),
         Column::text("WHEN", 19),
         Column::text("REASON", 8).optional(),
     ]);
     let mut found = false;
     for run in runs {
+        let session = run.text("session_id").unwrap_or_default();
         for flip in flips(run) {
             found = true;
             table.row(vec![
-                run.text("run_id").unwrap_or_default(),
+                run_name(run, names),
                 flip.kind,
-                flip.loop_id,
+                names.loop_id(&session, &flip.loop_id),
                 text::number(flip.turns),
                 text::time(&flip.at),
                 flip.reason.unwrap_or_default(),

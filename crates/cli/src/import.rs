@@ -143,11 +143,13 @@ fn import(
     app.out.text(&summary(&report))?;
     warn_of_unredacted(&report);
     note_other_conversations(&report);
-    let notes: [(&str, Vec<String>); 4] = [
-        (
-            "not imported",
-            report.failed.iter().map(skipped_line).collect(),
-        ),
+    for line in text::at_most(report.failed.iter().map(skipped_line), LISTED) {
+        note(&format!("not imported: {line}"));
+    }
+    if is_known(&report) {
+        return Ok(done);
+    }
+    let notes: [(&str, Vec<String>); 3] = [
         ("skipped", report.skipped.iter().map(skipped_line).collect()),
         (
             "repaired",
@@ -168,6 +170,12 @@ fn import(
         note(&format!("note: {line}"));
     }
     Ok(done)
+}
+
+/// True if the files were imported before and contain nothing new. What was skipped and repaired is only counted then;
+/// the first import listed it.
+fn is_known(report: &ImportReport) -> bool {
+    !report.sessions.is_empty() && report.added_messages == 0 && report.revised == 0
 }
 
 /// Lists the sessions that were first imported without redaction.
@@ -236,8 +244,12 @@ fn summary(report: &ImportReport) -> String {
         let held_back: u64 = report.held_back.values().sum();
         if held_back > 0 {
             let possible = text::count(held_back, "possible secret");
+            let session = match report.sessions.as_slice() {
+                [one] => text::quoted(&text::line(one.as_str())),
+                _ => "SESSION".to_owned(),
+            };
             lines.push(format!(
-                "{possible} of low confidence not replaced; `loopstore redact --dry-run SESSION` shows each"
+                "{possible} of low confidence not replaced; `loopstore redact --dry-run {session}` shows each"
             ));
         }
     }

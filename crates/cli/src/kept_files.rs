@@ -1,4 +1,4 @@
-//! Lines about the source files of a session that loses content: removed, or kept for other sessions.
+//! Lines about the stored copies of the files of a session that loses content: removed, or kept for other sessions.
 
 use loopstore::SessionId;
 use loopstore_admin::retention::KeptFile;
@@ -7,19 +7,38 @@ use loopstore_terminal::text;
 /// The maximum number of files in the list, and of sessions for each.
 const NAMED: usize = 5;
 
-/// Returns lines on the files that are removed and that stay, with the other sessions in them.
-pub fn lines(files: &[KeptFile]) -> Vec<String> {
-    text::at_most(files.iter().map(line), NAMED)
+/// Whether copies are removed already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// The command asks first, or only reports.
+    Planned,
+    /// They are removed.
+    Done,
 }
 
-fn line(file: &KeptFile) -> String {
+/// Returns lines on the stored copies that are removed and that stay, with the other sessions in them. The files
+/// themselves are never touched.
+pub fn lines(files: &[KeptFile], removal: Removal) -> Vec<String> {
+    let line = |file| line(file, removal);
+    let mut lines = text::at_most(files.iter().map(line), NAMED);
+    if removal == Removal::Planned && files.iter().any(|file| file.goes) {
+        lines.push("The files themselves stay where they are.".to_owned());
+    }
+    lines
+}
+
+fn line(file: &KeptFile, removal: Removal) -> String {
     let path = text::line(&file.path);
     let others = sessions(&file.sessions);
+    let removed = match removal {
+        Removal::Planned => "to be removed",
+        Removal::Done => "removed",
+    };
     match (file.goes, file.sessions.is_empty()) {
-        (true, true) => format!("Source file {path}: removed."),
-        (true, false) => format!("Source file {path}: removed, also for {others}."),
+        (true, true) => format!("Stored copy of {path}: {removed}."),
+        (true, false) => format!("Stored copy of {path}: {removed}, also for {others}."),
         (false, _) => format!(
-            "Source file {path}: kept, as it is also the file of {others}. It still holds the removed \
+            "Stored copy of {path}: kept, as it also belongs to {others}. It still contains the removed \
              text; --with-files removes it."
         ),
     }

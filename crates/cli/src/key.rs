@@ -20,17 +20,17 @@ const MAX_BYTES: u64 = 4096;
 #[group(multiple = false)]
 pub struct KeyArgs {
     /// Read the key of an encrypted database from this file descriptor.
-    #[arg(long, global = true, value_name = "N", help_heading = "Encryption")]
+    #[arg(long, global = true, value_name = "N", help_heading = super::COMMON)]
     key_fd: Option<String>,
     /// Read it from this environment variable [env: LOOPSTORE_KEY_ENV].
-    #[arg(long, global = true, value_name = "NAME", help_heading = "Encryption")]
+    #[arg(long, global = true, value_name = "NAME", help_heading = super::COMMON)]
     key_env: Option<String>,
     /// Run this shell command and read it from its output [env: LOOPSTORE_KEY_COMMAND].
     #[arg(
         long,
         global = true,
         value_name = "COMMAND",
-        help_heading = "Encryption"
+        help_heading = super::COMMON
     )]
     key_command: Option<String>,
 }

@@ -5,7 +5,7 @@
 //!
 //! Each command is one file, with a struct of arguments (`AppendArgs`) whose doc comment is the help, and a `run`
 //! function. Results go to stdout, everything else to stderr. A new command is one file, its variant in `Command`, and
-//! its line in `run_command`.
+//! its line in `run_command`, and its name in a group of `help.rs`.
 
 mod address;
 mod append;
@@ -31,6 +31,7 @@ mod expand;
 mod expand_block;
 mod export;
 mod fork;
+mod help;
 mod hide;
 mod history;
 mod hook;
@@ -45,6 +46,7 @@ mod mcp;
 mod pin;
 mod protect;
 mod prune;
+mod read;
 mod recall;
 mod receipts;
 mod recount;
@@ -65,6 +67,7 @@ mod show;
 mod show_tree;
 mod sql;
 mod stats;
+mod switch;
 mod undo;
 mod verify;
 mod watch;
@@ -75,10 +78,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use loopstore_eval::command as eval;
 use loopstore_terminal::output::{Out, note};
 use loopstore_terminal::{App, CliError, DatabaseSource, Done, text};
+
+/// The heading of the options that every command has.
+const COMMON: &str = "Options of every command";
 
 /// A persistent session store for long-running agents, with compaction as an overlay.
 ///
@@ -90,15 +96,15 @@ struct Cli {
     /// The database: a file, or `postgres://USER@HOST:PORT/NAME` [env: LOOPSTORE_DB] [default:
     /// loopstore.db in this folder or one above, else the user's, in ~/.local/share/loopstore].
     // Read from the environment here, not by clap: usage lines would show the option as required.
-    #[arg(long, global = true, value_name = "PATH|URL")]
+    #[arg(long, global = true, value_name = "PATH|URL", help_heading = COMMON)]
     db: Option<PathBuf>,
 
     /// Print one JSON document on stdout.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
 
     /// Do not page long output. On a terminal it goes through LOOPSTORE_PAGER, PAGER or less.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     no_pager: bool,
 
     #[command(flatten)]
@@ -117,6 +123,7 @@ enum Command {
     #[command(visible_aliases = ["ls", "list"])]
     Sessions(sessions::SessionsArgs),
     Show(show::ShowArgs),
+    Read(read::ReadArgs),
     Context(context::ContextArgs),
     Compact(Box<compact::CompactArgs>),
     History(history::HistoryArgs),
@@ -140,6 +147,7 @@ enum Command {
     Blame(blame::BlameArgs),
     Diff(diff::DiffArgs),
     Fork(fork::ForkArgs),
+    Switch(switch::SwitchArgs),
     Expand(expand::ExpandArgs),
     Index(index::IndexArgs),
     Replay(replay::ReplayArgs),
@@ -238,6 +246,18 @@ fn fail_at_the_file_limit() {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 
+/// Parses the arguments, and returns the words that hints repeat.
+fn parse(mut args: Vec<OsString>) -> Result<(Cli, error::Given), clap::Error> {
+    let shows_all = help::take_all(&mut args);
+    let matches = help::shaped(Cli::command(), shows_all).try_get_matches_from(args)?;
+    let given = error::Given::of(&matches);
+    let cli = Cli::from_arg_matches(&matches);
+    Ok((
+        cli.map_err(|error| error.format(&mut Cli::command()))?,
+        given,
+    ))
+}
+
 /// Runs the command in the arguments, the first of which is the program. Returns the exit code.
 pub fn run(args: Vec<OsString>) -> u8 {
     fail_at_the_file_limit();
@@ -247,8 +267,9 @@ pub fn run(args: Vec<OsString>) -> u8 {
     if hook::is_called(&args) {
         return hook::guarded(args);
     }
-    let cli = match Cli::try_parse_from(args) {
-        Ok(cli) => cli,
+    let wants_json = args.iter().any(|arg| arg == "--json");
+    let (cli, mut given) = match parse(args) {
+        Ok(parsed) => parsed,
         Err(error) => {
             let error = without_removals(error);
             if let Some(name) = left_out(&error) {
@@ -260,19 +281,26 @@ pub fn run(args: Vec<OsString>) -> u8 {
                 return CliError::Usage(text).report(None);
             }
             let _ = error.print();
-            return u8::try_from(error.exit_code()).unwrap_or(2);
+            let code = u8::try_from(error.exit_code()).unwrap_or(2);
+            if wants_json && code != 0 {
+                let text = error.render().to_string();
+                let reason = text.split("\n\n").next().unwrap_or_default();
+                let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+                error::print_json(reason, None, code, None);
+            }
+            return code;
         }
     };
     activate_failpoints();
     let key = match cli.key.read() {
         Ok(key) => key,
-        Err(error) => return error::report(error, None),
+        Err(error) => return error::report(error, &given, None),
     };
     let out = match wants_pager(&cli) {
         true => Out::paged(),
         false => Out::plain(),
     };
-    let file = cli.db.clone();
+    given.file.clone_from(&cli.db);
     let mut app = App::new(cli.db, key, cli.key.as_args(), cli.json, out).with_hints(error::hint);
     if app.address().is_some() && cli.key.is_given() {
         let text = "a key only applies to a database file; a server has its own encryption";
@@ -294,11 +322,11 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Done::Well) => 0,
         Ok(Done::Badly) => 1,
         Ok(Done::Damaged) => 3,
-        // An address may contain a password.
-        Err(error) => match app.address() {
-            Some(_) => error::report(error, None),
-            None => error::report(error, file.as_deref()),
-        },
+        Err(error) => {
+            // An address may contain a password.
+            given.file.take_if(|_| app.address().is_some());
+            error::report(error, &given, Some(&mut app.out))
+        }
     }
 }
 
@@ -307,6 +335,7 @@ fn wants_pager(cli: &Cli) -> bool {
     let is_read = match &cli.command {
         Some(Command::Context(args)) => args.is_text(),
         Some(Command::Replay(args)) => args.is_read_at_once(),
+        Some(Command::Read(args)) => args.is_read_at_once(),
         Some(command) => matches!(
             command,
             Command::Sessions(_)
@@ -334,6 +363,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Watch(args) => import::run_watch(app, args),
         Command::Sessions(args) => sessions::run(app, args),
         Command::Show(args) => show::run(app, args),
+        Command::Read(args) => read::run(app, args),
         Command::Context(args) => context::run(app, args),
         Command::Compact(args) => compact::run(app, args),
         Command::History(args) => history::run(app, args),
@@ -345,6 +375,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Blame(args) => blame::run(app, args),
         Command::Diff(args) => diff::run(app, args),
         Command::Fork(args) => fork::run(app, args),
+        Command::Switch(args) => switch::run(app, args),
         Command::Expand(args) => expand::run(app, args),
         Command::Index(args) => index::run(app, args),
         Command::Replay(args) => replay::run(app, args),

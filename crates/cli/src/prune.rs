@@ -3,13 +3,10 @@
 use loopstore_admin::retention::{self, KeepReason, PruneReport, PruneRequest};
 use loopstore_terminal::confirm::confirm;
 use loopstore_terminal::output::note_copies;
-use loopstore_terminal::{App, CliError, Done, text};
+use loopstore_terminal::{App, CliError, Done, amount, text};
 
 use super::erase::report_leftover;
-use super::kept_files;
-
-/// The maximum age in days: a thousand years.
-const MOST_DAYS: i64 = 365_250;
+use super::kept_files::{self, Removal};
 
 /// The maximum number of sessions in the list.
 const LISTED: usize = 20;
@@ -21,8 +18,8 @@ const LISTED: usize = 20;
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true)))]
 pub struct PruneArgs {
-    /// Sessions whose newest message is at least this old: 30d, 12h, 6w, 2y.
-    #[arg(long, value_name = "AGE", value_parser = age, group = "which")]
+    /// Sessions whose newest message is at least this old: 30d, 12h, 6w, 2y, or a date.
+    #[arg(long, value_name = "AGE", value_parser = amount::age, group = "which")]
     older_than: Option<i64>,
     /// Keep the N newest, however old they are.
     #[arg(long, value_name = "N", group = "which")]
@@ -33,7 +30,7 @@ pub struct PruneArgs {
     /// The reason, stored in the receipts.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Also remove source files that contain sessions that are kept.
+    /// Also remove stored copies of files that contain sessions that are kept.
     #[arg(long)]
     with_files: bool,
     /// Only report what would be done.
@@ -42,29 +39,6 @@ pub struct PruneArgs {
     /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
-}
-
-/// Parses an age, and returns it in milliseconds.
-pub fn age(given: &str) -> Result<i64, String> {
-    let wrong = || "expected a number with m, h, d, w or y, such as 30d".to_owned();
-    let split = given
-        .find(|c: char| !c.is_ascii_digit())
-        .ok_or_else(wrong)?;
-    let (number, unit) = given.split_at(split);
-    let minutes: i64 = match unit {
-        "m" => 1,
-        "h" => 60,
-        "d" => 24 * 60,
-        "w" => 7 * 24 * 60,
-        "y" => 365 * 24 * 60,
-        _ => return Err(wrong()),
-    };
-    let number: i64 = number.parse().map_err(|_| wrong())?;
-    let minutes = number.checked_mul(minutes);
-    minutes
-        .filter(|minutes| *minutes <= MOST_DAYS * 24 * 60)
-        .map(|minutes| minutes * 60_000)
-        .ok_or_else(|| "more than a thousand years".to_owned())
 }
 
 /// Prunes and prints what was removed.
@@ -83,7 +57,7 @@ pub fn run(app: &mut App, args: &PruneArgs) -> Result<Done, CliError> {
         if !report.pruned.is_empty() {
             let sessions = text::count(report.pruned.len() as u64, "session");
             confirm(args.yes, || {
-                let mut lines = kept_files::lines(&report.files);
+                let mut lines = kept_files::lines(&report.files, Removal::Planned);
                 lines.push(format!("Permanently remove {sessions}?"));
                 Ok(lines.join("\n"))
             })?;
@@ -133,34 +107,10 @@ fn summary(report: &PruneReport) -> String {
         format!("{} kept: {why}", text::line(one.session_id.as_str()))
     });
     lines.extend(text::at_most(kept, LISTED));
-    lines.extend(kept_files::lines(&report.files));
+    let removal = match report.dry_run {
+        true => Removal::Planned,
+        false => Removal::Done,
+    };
+    lines.extend(kept_files::lines(&report.files, removal));
     lines.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_age_is_a_number_and_a_unit() {
-        assert_eq!(age("30d"), Ok(30 * 24 * 60 * 60 * 1000));
-        assert_eq!(age("90m"), Ok(90 * 60 * 1000));
-        assert_eq!(age("0d"), Ok(0));
-        for bad in [
-            "",
-            "d",
-            "30",
-            "-1d",
-            "1.5d",
-            "30 d",
-            "30days",
-            "١d",
-            "1d; DROP TABLE",
-        ] {
-            assert!(age(bad).is_err(), "{bad}");
-        }
-        for huge in ["99999999999999999999d", "9223372036854775807y", "1001y"] {
-            assert!(age(huge).is_err(), "{huge}");
-        }
-    }
 }

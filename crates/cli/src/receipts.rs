@@ -30,7 +30,7 @@ pub fn run(app: &mut App, args: &ReceiptsArgs) -> Result<Done, CliError> {
 fn table(rows: &[Record]) -> TextTable {
     let mut table = TextTable::new(vec![
         Column::number("RECEIPT"),
-        Column::id("SESSION", 18),
+        Column::id("SESSION"),
         Column::text("KIND", 7),
         Column::text("CLOSED", 19),
         Column::number("MESSAGES").optional(),

@@ -1,6 +1,8 @@
 //! `loopstore recover`
 
-use loopstore::Json;
+use std::collections::BTreeSet;
+
+use loopstore::{Database, Json, LoopId};
 use loopstore_recorder::{AbortedLoop, HeldLoop, RecoverReport, RecoverRequest, StartedCall};
 use loopstore_terminal::{App, CliError, Done, select, text};
 
@@ -29,11 +31,54 @@ pub fn run(app: &mut App, args: &RecoverArgs) -> Result<Done, CliError> {
         dry_run: args.dry_run,
     };
     let report = loopstore_recorder::recover(&*store, &request)?;
-    app.print(&report, || summary(&report))?;
+    let undriven = Undriven::of(&*store, &report)?;
+    app.print(&report, || summary(&report, &undriven))?;
     Ok(Done::Well)
 }
 
-fn summary(report: &RecoverReport) -> String {
+/// The loops that never had a lease.
+#[derive(Default)]
+struct Undriven {
+    /// Loops of imported transcripts.
+    imported: u64,
+    /// Loops without an open turn.
+    idle: u64,
+    /// Loops whose last turn waits for an answer or a result.
+    open: BTreeSet<LoopId>,
+}
+
+impl Undriven {
+    fn of(store: &dyn Database, report: &RecoverReport) -> Result<Self, CliError> {
+        let mut found = Self::default();
+        for held in report.left.iter().filter(|held| held.owner.is_none()) {
+            let session = select::session(store, held.session_id.as_str())?;
+            let row = select::loop_row(store, &session, held.loop_id.as_str())?;
+            if session.source.is_some() {
+                found.imported += 1;
+            } else if row.totals.complete == row.totals.turns {
+                found.idle += 1;
+            } else {
+                found.open.insert(held.loop_id.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns a line about the loops that are not listed.
+    fn line(&self) -> Option<String> {
+        let counts = [(self.idle, "idle loop"), (self.imported, "imported loop")];
+        let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<String> = counts.map(|(count, one)| text::count(count, one)).collect();
+        (!counts.is_empty()).then(|| {
+            format!(
+                "Left {}, which no agent drives; --all aborts them.",
+                counts.join(" and ")
+            )
+        })
+    }
+}
+
+fn summary(report: &RecoverReport, undriven: &Undriven) -> String {
     let mut lines: Vec<String> = Vec::new();
     let done = if report.dry_run {
         "Would abort"
@@ -41,7 +86,9 @@ fn summary(report: &RecoverReport) -> String {
         "Aborted"
     };
     lines.extend(report.aborted.iter().map(|one| aborted(done, one)));
-    lines.extend(report.left.iter().map(skipped_loop));
+    let is_listed = |one: &&HeldLoop| one.owner.is_some() || undriven.open.contains(&one.loop_id);
+    lines.extend(report.left.iter().filter(is_listed).map(skipped_loop));
+    lines.extend(undriven.line());
     if lines.is_empty() {
         lines.push("No loop is pending or running.".into());
     }

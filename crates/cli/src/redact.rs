@@ -14,7 +14,7 @@ use loopstore_terminal::output::{note, note_copies};
 use loopstore_terminal::{App, CliError, Done, select, text};
 
 use super::erase::report_leftover;
-use super::kept_files;
+use super::kept_files::{self, Removal};
 use super::redaction::RedactionArgs;
 
 /// The maximum number of places in the list.
@@ -131,7 +131,11 @@ fn summary(report: &RedactReport) -> String {
     let replaced = report.findings.iter().filter(|one| one.finding.replaced);
     lines.extend(replaced.flat_map(finding_lines));
     lines.extend(held_back(report));
-    lines.extend(kept_files::lines(&report.files));
+    let removal = match report.receipt {
+        Some(_) => Removal::Done,
+        None => Removal::Planned,
+    };
+    lines.extend(kept_files::lines(&report.files, removal));
     lines.join("\n")
 }
 
@@ -203,9 +207,13 @@ fn other_sessions(ids: &BTreeSet<&str>) -> Vec<String> {
     let named = ids.iter().map(|id| text::line(id));
     let mut lines = vec![format!("{hold} a value that was replaced here:")];
     lines.extend(text::at_most(named.map(|id| format!("  {id}")), LISTED));
+    let session = match ids.first().filter(|_| ids.len() == 1) {
+        Some(one) => text::quoted(&text::line(one)),
+        None => "SESSION".to_owned(),
+    };
     lines.push(format!(
-        "hint: `loopstore redact --dry-run SESSION` shows whether a rule finds the value in {it}; a session in \
-         which it stands bare, without its name, is only rid of it by `loopstore erase SESSION`"
+        "hint: `loopstore redact --dry-run {session}` shows whether a rule finds the value in {it}; a session in \
+         which it stands bare, without its name, is only rid of it by `loopstore erase {session}`"
     ));
     lines
 }

@@ -8,7 +8,7 @@ use loopstore::provider::{Form, Mending, ProviderRequest};
 use loopstore::search::quote_lines;
 use loopstore::{AgentMessage, Json, LoopId};
 use loopstore_admin::replay::{ChangeKind, Replay, ReplayChange, ReplayStep, ReplayedTurn};
-use loopstore_terminal::{App, CliError, Done, context_text, edits, select, text};
+use loopstore_terminal::{App, CliError, Done, amount, context_text, edits, select, text};
 use serde::Serialize;
 
 use super::context::ContextOutput;
@@ -32,8 +32,8 @@ pub struct ReplayArgs {
     /// Do not wait.
     #[arg(long)]
     instant: bool,
-    /// The longest pause in seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    /// The longest pause.
+    #[arg(long, value_name = "DURATION", default_value = "3", value_parser = seconds)]
     max_gap: f64,
     /// Show with each turn what the model saw before it answered.
     #[arg(long)]
@@ -60,9 +60,10 @@ fn speed(given: &str) -> Result<f64, String> {
 }
 
 fn seconds(given: &str) -> Result<f64, String> {
-    match given.parse::<f64>() {
+    let whole = || amount::seconds(given).map(|seconds| seconds as f64);
+    match given.parse::<f64>().or_else(|_| whole()) {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds from 0 to 86400".into()),
+        _ => Err("expected seconds from 0 to 86400, or a duration such as 2m".into()),
     }
 }
 

@@ -55,7 +55,7 @@ struct WrittenReport {
 
 /// Writes the pages.
 pub fn run(app: &mut App, args: &ReportArgs) -> Result<Done, CliError> {
-    let prices = args.prices.as_deref().map(prices).transpose()?;
+    let prices = args.prices.as_deref().map(read_prices).transpose()?;
     let store = app.open_to_read()?;
     match &args.session {
         Some(session) => one(app, &*store, session, prices, args)?,
@@ -64,7 +64,7 @@ pub fn run(app: &mut App, args: &ReportArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-fn prices(path: &Path) -> Result<Prices, CliError> {
+pub(super) fn read_prices(path: &Path) -> Result<Prices, CliError> {
     let failed = |why: &dyn std::fmt::Display| {
         let shown = text::line(&path.display().to_string());
         CliError::Failed(format!("cannot read the prices in {shown}: {why}").into())

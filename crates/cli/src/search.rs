@@ -1,16 +1,23 @@
 //! `loopstore search`
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 
+use loopstore::extend::{self as store, prompt};
 use loopstore::search::{
     SearchHit, SearchQuery, SearchResults, SessionResults, Snippet, search_sessions,
 };
-use loopstore::{Database, Role};
+use loopstore::{Database, Role, SessionId};
 use loopstore_terminal::amount::Edge;
-use loopstore_terminal::hits::hit_heading;
+use loopstore_terminal::hits::{hit_address, hit_line};
+use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::{App, CliError, Done, amount, select, text};
 
 use super::index;
+
+/// The maximum width of a title, and the width of a date.
+const TITLE: usize = 60;
+const DAY: usize = 10;
 
 /// Find messages and sessions by what they say, including what a compaction hid
 ///
@@ -58,7 +65,7 @@ pub struct FilterArgs {
     /// Only calls of this tool, and their results.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// Only messages at or after this time, such as 2026-01-31 or 2026-01-31T12:00:00Z.
+    /// Only messages at or after this time, such as 2026-01-31, yesterday or 7d (seven days ago).
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// Only messages at or before this time; a date includes the whole day.
@@ -95,15 +102,18 @@ pub fn run(app: &mut App, args: &SearchArgs) -> Result<Done, CliError> {
     query.offset = args.offset as usize;
     index::catch_up_with_bar(&*store);
     if args.by == By::Session {
-        return sessions(app, &search_sessions(&*store, &query)?);
+        return sessions(app, &*store, &search_sessions(&*store, &query)?);
     }
     let results = loopstore::search(&*store, &query)?;
     if app.json {
         app.out.json(&results)?;
         return Ok(Done::Well);
     }
+    let mut lister = Lister::new(&*store);
     for hit in &results.hits {
-        list(app, hit, "")?;
+        let about = lister.session(hit.session_id.as_str());
+        app.out.text(&about)?;
+        lister.list(app, hit)?;
         app.out.text("")?;
     }
     app.out.text(&summary(&results))?;
@@ -111,19 +121,21 @@ pub fn run(app: &mut App, args: &SearchArgs) -> Result<Done, CliError> {
 }
 
 /// Lists sessions, each with its best messages.
-fn sessions(app: &mut App, results: &SessionResults) -> Result<Done, CliError> {
+fn sessions(
+    app: &mut App,
+    store: &dyn Database,
+    results: &SessionResults,
+) -> Result<Done, CliError> {
     if app.json {
         app.out.json(results)?;
         return Ok(Done::Well);
     }
+    let mut lister = Lister::new(store);
     for session in &results.sessions {
-        let parts = [session.title.as_deref(), session.project.as_deref()];
-        let parts = parts.into_iter().flatten().map(text::line);
-        let id = text::line(session.session_id.as_str());
-        let heading: Vec<_> = std::iter::once(id).chain(parts).collect();
-        app.out.text(&heading.join(", "))?;
+        let about = lister.session(session.session_id.as_str());
+        app.out.text(&about)?;
         for hit in &session.hits {
-            list(app, hit, "  ")?;
+            lister.list(app, hit)?;
         }
         app.out.text("")?;
     }
@@ -139,18 +151,89 @@ fn sessions(app: &mut App, results: &SessionResults) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
-/// Prints a hit: its place, an excerpt, and its near duplicates.
-fn list(app: &mut App, hit: &SearchHit, indent: &str) -> Result<(), CliError> {
-    let is_terminal = std::io::stdout().is_terminal();
-    app.out.text(&format!("{indent}{}", hit_heading(hit)))?;
-    let snippet = shown(&hit.snippet, is_terminal);
-    let also = match hit.also.len() as u64 {
-        0 => String::new(),
-        count => format!("{indent}  also in {}\n", text::count(count, "more message")),
-    };
-    let lines = format!("{indent}  {snippet}\n{also}");
-    app.out.bytes(lines.as_bytes())?;
-    Ok(())
+/// Lists hits below their sessions.
+struct Lister<'a> {
+    store: &'a dyn Database,
+    names: ShortNames<'a>,
+    /// The lines about the sessions.
+    sessions: HashMap<String, String>,
+}
+
+impl<'a> Lister<'a> {
+    fn new(store: &'a dyn Database) -> Self {
+        Self {
+            store,
+            names: ShortNames::new(store),
+            sessions: HashMap::new(),
+        }
+    }
+
+    /// Returns the id, the title, the project and the date of a session on a line.
+    fn session(&mut self, id: &str) -> String {
+        if let Some(line) = self.sessions.get(id) {
+            return line.clone();
+        }
+        let about = store::read(self.store, |read| {
+            let Some(row) = SessionId::new(id)
+                .ok()
+                .map(|id| read.session(&id))
+                .transpose()?
+                .flatten()
+            else {
+                return Ok(Vec::new());
+            };
+            let title = prompt::session_title(read, &row)?;
+            let title = title.map(|title| text::fit(&text::line(&title), TITLE).into_owned());
+            let project = row
+                .project
+                .as_deref()
+                .map(|path| text::line(text::folder(path)));
+            let day = row.last_active_at.as_deref().map(text::time);
+            let day = day.map(|time| time.chars().take(DAY).collect());
+            Ok::<_, loopstore::StoreError>([title, project, day].into_iter().flatten().collect())
+        });
+        let mut parts = vec![text::line(&self.names.session(id))];
+        // A hit without its title is still a hit.
+        parts.extend(about.unwrap_or_default());
+        let line = parts.join(", ");
+        self.sessions.insert(id.to_owned(), line.clone());
+        line
+    }
+
+    /// Prints a hit: an excerpt, its near duplicates, and the command that reads it.
+    fn list(&mut self, app: &mut App, hit: &SearchHit) -> Result<(), CliError> {
+        let is_terminal = std::io::stdout().is_terminal();
+        let heading = hit_line(hit, &mut self.names);
+        app.out.text(&format!("  {heading}"))?;
+        let snippet = shown(&hit.snippet, is_terminal);
+        let also = match hit.also.len() as u64 {
+            0 => String::new(),
+            count => format!("    also in {}\n", text::count(count, "more message")),
+        };
+        let lines = format!("    {snippet}\n{also}");
+        app.out.bytes(lines.as_bytes())?;
+        let command = self.command(app, hit);
+        app.out.text(&format!("    {command}"))
+    }
+
+    /// Returns the command that reads the turn of a hit. Notes are in no turn that people read.
+    fn command(&mut self, app: &App, hit: &SearchHit) -> String {
+        let session = self.names.session(hit.session_id.as_str());
+        let mut words = vec!["read".to_owned(), session];
+        match hit_address(hit, &mut self.names) {
+            Some(address) => words.extend(["--turn".to_owned(), address]),
+            None => {
+                let loop_id = self
+                    .names
+                    .loop_id(hit.session_id.as_str(), hit.loop_id.as_str());
+                words.extend(["--loop".to_owned(), loop_id]);
+            }
+        }
+        if hit.role == Role::Extension {
+            words.push("--full".to_owned());
+        }
+        app.command_line(&words)
+    }
 }
 
 /// Joins the words of a query; a word with a space, if it is one of several, was quoted in the shell and becomes a
@@ -234,15 +317,11 @@ fn summary(results: &SearchResults) -> String {
         return "Nothing found.".into();
     }
     let hidden = results.hits.iter().filter(|hit| hit.hidden);
-    let can_be_read = hidden.clone().any(|hit| hit.role != Role::Extension);
     let mut lines = vec![format!(
         "{}, {} of them not in the context.",
         text::count(found, "message"),
         text::number(hidden.count() as u64)
     )];
-    if can_be_read {
-        lines.push("Read them with `loopstore expand SESSION --loop LOOP --turns TURN`.".into());
-    }
     if let Some(next) = results.next {
         lines.push(format!("Use --offset {next} for more."));
     }

@@ -3,6 +3,7 @@
 use loopstore::extend::sqlite::Record;
 use loopstore::extend::{self as store, Database, SessionCursor, SessionFilter};
 use loopstore_terminal::amount::Edge;
+use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::{App, CliError, Done, amount, select, text};
 
@@ -32,7 +33,7 @@ pub struct SessionsArgs {
     /// Only sessions that are hidden.
     #[arg(long)]
     hidden: bool,
-    /// Only sessions active at or after this time, such as 2026-01-31 or 2026-01-31T12:00:00Z.
+    /// Only sessions active at or after this time, such as 2026-01-31, yesterday or 7d (seven days ago).
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
 }
@@ -64,7 +65,8 @@ pub fn run(app: &mut App, args: &SessionsArgs) -> Result<Done, CliError> {
     if app.json {
         app.out.json(&rows)?;
     } else if !rows.is_empty() {
-        app.out.table(&table(&rows))?;
+        app.out
+            .table(&table(&rows, &mut ShortNames::new(&*store)))?;
     } else if filter == SessionFilter::default() {
         app.out
             .text("No sessions yet; `loopstore import` adds some.")?;
@@ -76,9 +78,9 @@ pub fn run(app: &mut App, args: &SessionsArgs) -> Result<Done, CliError> {
 
 /// Returns the table of the sessions. The title is the last column: it may be long, and columns after it would be
 /// padded.
-fn table(rows: &[Record]) -> TextTable {
+fn table(rows: &[Record], names: &mut ShortNames<'_>) -> TextTable {
     let mut table = TextTable::new(vec![
-        Column::id("SESSION", 18),
+        Column::id("SESSION"),
         Column::text("LAST ACTIVE", 19).optional(),
         Column::text("PROJECT", 8).optional(),
         Column::text("SOURCE", 6).optional(),
@@ -92,7 +94,7 @@ fn table(rows: &[Record]) -> TextTable {
         let word = |column| row.text(column).unwrap_or_default();
         let number = |column| row.number(column).map(text::number).unwrap_or_default();
         table.row(vec![
-            word("session_id"),
+            names.session(&word("session_id")),
             text::time(&word("last_active_at")),
             text::fit(text::folder(&word("project")), PROJECT).into_owned(),
             word("source"),

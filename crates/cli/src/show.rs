@@ -1,11 +1,12 @@
 //! `loopstore show`
 
 use loopstore::extend::sqlite::{Record, SessionView};
+use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::{App, CliError, Done, select, text};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::show_tree::tree;
+use super::show_tree::{TreeState, tree};
 
 /// The maximum width of a title.
 const TITLE: usize = 400;
@@ -27,7 +28,8 @@ pub fn run(app: &mut App, args: &ShowArgs) -> Result<Done, CliError> {
         return Ok(Done::Well);
     }
     app.out.text(&head(&view.session))?;
-    for line in tree(&view) {
+    let now = TreeState::of(&*store, &session)?;
+    for line in tree(&view, &now, &mut ShortNames::new(&*store)) {
         app.out.text(&line)?;
     }
     Ok(Done::Well)

@@ -3,26 +3,119 @@
 //! Loops that continue each other stay on one level; other branches are indented under
 //! the loop that they fork.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use loopstore::Database;
+use loopstore::extend::active_blocks::ChainView;
 use loopstore::extend::sqlite::{Record, SessionView};
+use loopstore::extend::{self as store, SessionRow, StoreError, shown_chain};
 use loopstore::model::EditAction;
+use loopstore_admin::inspect::live_edits;
+use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::text;
 
 /// Returns the lines of the tree.
-pub fn tree(view: &SessionView) -> Vec<String> {
-    let mut tree = TreeView::of(view);
+pub fn tree(view: &SessionView, now: &TreeState, names: &mut ShortNames<'_>) -> Vec<String> {
+    let mut tree = TreeView::of(view, now, TreeNames::of(view, names));
     let roots: Vec<usize> = (0..view.loops.len())
         .filter(|at| tree.parents[*at].is_none())
         .collect();
     for root in roots {
         tree.line_of_loops(root, "");
     }
+    if tree.lines.iter().any(|line| line.contains(NOW)) {
+        tree.lines.push(String::new());
+        tree.lines
+            .push(format!("{NOW}in the context of the current loop now"));
+    }
     tree.lines
+}
+
+/// The mark of what the context of the current loop now shows, and the space in its place.
+const NOW: &str = "▶ ";
+const NOT_NOW: &str = "  ";
+
+/// What a session shows now.
+#[derive(Default)]
+pub struct TreeState {
+    /// The blocks in the context of the current loop: the loop and the generation.
+    blocks: HashSet<(String, i64)>,
+    /// The runs whose edits are in that context.
+    edits: HashSet<String>,
+    /// The loops that wait for a prompt: not ended, without a driver and an open turn.
+    idle: HashSet<String>,
+}
+
+impl TreeState {
+    /// Reads the state of a session.
+    pub fn of(store: &dyn Database, session: &SessionRow) -> Result<Self, StoreError> {
+        let mut state = Self::default();
+        let Some(current) = session.current_loop else {
+            return Ok(state);
+        };
+        store::read(store, |read| {
+            let loops = read.loops(session.key)?;
+            for row in &loops {
+                let waits = row.totals.turns > 0 && row.totals.complete == row.totals.turns;
+                if !row.status.is_ended() && waits && read.lease(row.key)?.is_none() {
+                    state.idle.insert(row.core.loop_id.to_string());
+                }
+            }
+            let leaf = read.loop_by_key(current)?;
+            let shown = shown_chain(read, &leaf.core, ChainView::default())?;
+            for block in shown.states.into_iter().filter_map(|states| states.block) {
+                // A rollup is on a later loop than those that it covers.
+                let row = loops.iter().find(|row| row.key == block.loop_key);
+                let loop_id = row.map(|row| row.core.loop_id.to_string());
+                let key = loop_id.map(|id| (id, i64::from(block.generation)));
+                state.blocks.extend(key);
+            }
+            Ok::<_, StoreError>(())
+        })?;
+        let edits = live_edits(store, &session.session_id, None, None)?;
+        state.edits.extend(edits.into_iter().map(|run| run.run_id));
+        Ok(state)
+    }
+
+    /// Returns the mark before a line.
+    fn mark(is_now: bool) -> &'static str {
+        if is_now { NOW } else { NOT_NOW }
+    }
+}
+
+/// The short forms of the ids of loops and runs, by id.
+struct TreeNames(HashMap<String, String>);
+
+impl TreeNames {
+    fn of(view: &SessionView, names: &mut ShortNames<'_>) -> Self {
+        let session = view.session.text("session_id").unwrap_or_default();
+        let mut short = HashMap::new();
+        for (row, blocks) in &view.loops {
+            let ids = ["loop_id", "parent_loop_id"].into_iter();
+            for id in ids.filter_map(|column| row.text(column)) {
+                short.insert(id.clone(), names.loop_id(&session, &id));
+            }
+            for id in blocks.iter().filter_map(|block| block.text("run_id")) {
+                short.insert(id.clone(), names.run(&session, &id));
+            }
+        }
+        for id in view.edits.iter().filter_map(|edit| edit.text("run_id")) {
+            short.insert(id.clone(), names.run(&session, &id));
+        }
+        Self(short)
+    }
+
+    /// Returns the short form of the id in a column.
+    fn short(&self, row: &Record, column: &str) -> String {
+        let id = row.text(column).unwrap_or_default();
+        text::line(self.0.get(&id).map_or(&*id, String::as_str))
+    }
 }
 
 struct TreeView<'a> {
     view: &'a SessionView,
+    now: &'a TreeState,
+    names: TreeNames,
     parents: Vec<Option<usize>>,
     children: Vec<Vec<usize>>,
     /// True for the loops from the root to the current one.
@@ -33,7 +126,7 @@ struct TreeView<'a> {
 }
 
 impl<'a> TreeView<'a> {
-    fn of(view: &'a SessionView) -> Self {
+    fn of(view: &'a SessionView, now: &'a TreeState, names: TreeNames) -> Self {
         let count = view.loops.len();
         let mut seen: HashMap<String, usize> = HashMap::new();
         let (mut parents, mut children) = (Vec::new(), vec![Vec::new(); count]);
@@ -64,6 +157,8 @@ impl<'a> TreeView<'a> {
         }
         Self {
             view,
+            now,
+            names,
             parents,
             children,
             is_current,
@@ -103,28 +198,37 @@ impl<'a> TreeView<'a> {
         let (row, blocks) = &self.view.loops[at];
         let is_leaf = self.view.session.get("current_loop_id") == row.get("loop_id");
         let mark = if is_leaf { "●" } else { "○" };
-        self.lines
-            .push(format!("{indent}{mark} {}{}", head(row), self.origin(at)));
+        self.lines.push(format!(
+            "{indent}{mark} {}{}",
+            head(row, self.now, &self.names),
+            self.origin(at)
+        ));
         if let Some(prompt) = row.text("prompt") {
             self.lines
                 .push(format!("{indent}    “{}”", text::line(&prompt)));
         }
         for block in blocks {
-            self.lines
-                .push(format!("{indent}    {}", block_line(block)));
+            let key = row.text("loop_id").zip(block.number("generation"));
+            let mark = TreeState::mark(key.is_some_and(|key| self.now.blocks.contains(&key)));
+            self.lines.push(format!(
+                "{indent}  {mark}{}",
+                block_line(block, &self.names)
+            ));
         }
-        for line in edit_lines(&self.edits[at]) {
-            self.lines.push(format!("{indent}    {line}"));
+        for (run, line) in edit_lines(&self.edits[at], &self.names) {
+            let mark = TreeState::mark(self.now.edits.contains(&run));
+            self.lines.push(format!("{indent}  {mark}{line}"));
         }
     }
 
     /// Returns where a loop continues from, unless that is the end of the loop above it.
     fn origin(&self, at: usize) -> String {
         let row = &self.view.loops[at].0;
-        let (Some(id), turn) = (row.text("parent_loop_id"), row.number("parent_turn")) else {
+        if row.text("parent_loop_id").is_none() {
             return String::new();
-        };
-        let id = text::line(&id);
+        }
+        let turn = row.number("parent_turn");
+        let id = self.names.short(row, "parent_loop_id");
         let Some(parent) = self.parents[at] else {
             return format!("; after {id}");
         };
@@ -141,7 +245,7 @@ impl<'a> TreeView<'a> {
     }
 }
 
-fn head(row: &Record) -> String {
+fn head(row: &Record, now: &TreeState, names: &TreeNames) -> String {
     let word = |column| text::line(&row.text(column).unwrap_or_default());
     let number = |column| row.number(column).unwrap_or(0);
     // The order of the lines shows the other kinds.
@@ -149,10 +253,13 @@ fn head(row: &Record) -> String {
         "Initial" | "Default" => String::new(),
         kind => format!(", {kind}"),
     };
+    let status = match row.text("loop_id").is_some_and(|id| now.idle.contains(&id)) {
+        true => "Idle".to_owned(),
+        false => word("status"),
+    };
     let mut line = format!(
-        "{}  {}{kind}: {}, {}, {}",
-        word("loop_id"),
-        word("status"),
+        "{}  {status}{kind}: {}, {}, {}",
+        names.short(row, "loop_id"),
         text::count(number("turns"), "turn"),
         text::count(number("messages"), "message"),
         text::count(number("tokens"), "token"),
@@ -163,8 +270,8 @@ fn head(row: &Record) -> String {
     line
 }
 
-/// Returns a line for each run that edited messages of a loop: how many edits of each kind, and of which turns.
-fn edit_lines(edits: &[&Record]) -> Vec<String> {
+/// Returns each run that edited messages of a loop, with a line: how many edits of each kind, and of which turns.
+fn edit_lines(edits: &[&Record], names: &TreeNames) -> Vec<(String, String)> {
     let mut runs: Vec<(String, Vec<&Record>)> = Vec::new();
     for edit in edits {
         let run = edit.text("run_id").unwrap_or_default();
@@ -187,16 +294,14 @@ fn edit_lines(edits: &[&Record]) -> Vec<String> {
         let is_live = own.first().and_then(|edit| edit.number("is_live")) == Some(1);
         let state = if is_live { "active" } else { "inactive" };
         let counts: Vec<String> = counts.collect();
-        format!(
-            "edits ({state}): {}{of}; run {}",
-            counts.join(", "),
-            text::line(&run)
-        )
+        let name = text::line(names.0.get(&run).unwrap_or(&run));
+        let line = format!("edits ({state}): {}{of}; run {name}", counts.join(", "));
+        (run, line)
     };
     runs.into_iter().map(line).collect()
 }
 
-fn block_line(block: &Record) -> String {
+fn block_line(block: &Record, names: &TreeNames) -> String {
     let number = |column: &str| block.number(column);
     let mut sections = Vec::new();
     for (name, column) in [
@@ -229,6 +334,6 @@ fn block_line(block: &Record) -> String {
         },
         text::number(number("tokens_block").unwrap_or(0)),
         text::number(number("tokens_covered").unwrap_or(0)),
-        text::line(&block.text("run_id").unwrap_or_default()),
+        names.short(block, "run_id"),
     )
 }

@@ -6,7 +6,7 @@ use loopstore::Json;
 use loopstore::extend::sqlite::{QueryLimits, QueryRows};
 use loopstore_terminal::output::note;
 use loopstore_terminal::table::{Column, TextTable};
-use loopstore_terminal::{App, CliError, Done, nearest, text, with_causes};
+use loopstore_terminal::{App, CliError, Done, amount, nearest, text, with_causes};
 
 /// The names of the views for the help.
 const VIEWS: [&str; 19] = [
@@ -45,7 +45,7 @@ pub struct SqlArgs {
     #[arg(long, value_name = "N")]
     max_rows: Option<usize>,
     /// Cancel a query that takes longer than this; 0 means never.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = amount::seconds)]
     timeout: u64,
 }
 

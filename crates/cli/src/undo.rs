@@ -1,9 +1,11 @@
 //! `loopstore undo`
 
+use loopstore::StoreError;
 use loopstore::compact::FlipRequest;
 use loopstore::extend::sqlite::Record;
+use loopstore::extend::{self as store, leaf_of};
 use loopstore_terminal::runs::flip_summary;
-use loopstore_terminal::{App, CliError, Done, select};
+use loopstore_terminal::{App, CliError, Done, select, text};
 
 /// Undo a compaction or an edit: the originals are read again
 ///
@@ -50,19 +52,25 @@ pub fn flip(app: &mut App, args: &FlipArgs, redo: bool) -> Result<Done, CliError
     } else {
         loopstore::undo(&*store, &session.session_id, &request)?
     };
+    let leaf = store::read(&*store, |read| {
+        Ok::<_, StoreError>(leaf_of(read, &session, request.leaf.as_ref())?.core.loop_id)
+    })?;
+    let leaf = text::line(leaf.as_str());
     let reader = || {
         // The run is undone or redone, even if its row cannot be read.
         let runs = store.run_rows(Some(&session.session_id)).ok()?;
         let flipped = |run: &&Record| run.text("run_id").as_deref() == Some(&*report.run_id);
         runs.iter().find(flipped).and_then(select::sealed_by)
     };
-    app.print(&report, || match reader() {
-        Some(provider) => format!(
-            "{} of what {} reads; nothing changed for others",
-            flip_summary(&report),
-            provider.as_str()
-        ),
-        None => flip_summary(&report),
+    app.print(&report, || {
+        let summary = flip_summary(&report);
+        match reader() {
+            Some(provider) => format!(
+                "{summary} of what {} reads, from loop {leaf}; nothing changed for others",
+                provider.as_str()
+            ),
+            None => format!("{summary}, from loop {leaf}"),
+        }
     })?;
     Ok(Done::Well)
 }

@@ -62,7 +62,7 @@ pub struct RecoverReport {
     pub aborted: Vec<AbortedLoop>,
     /// Loops that were left running.
     pub left: Vec<HeldLoop>,
-    /// Tool calls that had started and have no result, except those of loops left running.
+    /// Tool calls that had started and have no result, except those of loops whose driver may still run.
     pub calls: Vec<StartedCall>,
     /// The runs of compactions that were closed as interrupted, or would be in a dry run.
     pub interrupted: Vec<String>,
@@ -123,15 +123,18 @@ pub fn recover(store: &dyn SessionStore, request: &RecoverRequest) -> StoreResul
         let calls = calls::started(read, read.open_calls(session)?)?;
         Ok(calls
             .into_iter()
-            .filter(|call| !is_left(&report, call))
+            .filter(|call| !is_driven(&report, call))
             .collect())
     })?;
     Ok(report)
 }
 
-fn is_left(report: &RecoverReport, call: &StartedCall) -> bool {
+/// True if the driver of a call's loop may still run.
+fn is_driven(report: &RecoverReport, call: &StartedCall) -> bool {
     let mut left = report.left.iter();
-    left.any(|held| held.session_id == call.session_id && held.loop_id == call.loop_id)
+    left.any(|held| {
+        held.owner.is_some() && held.session_id == call.session_id && held.loop_id == call.loop_id
+    })
 }
 
 fn session_key(read: &dyn StoreRead, request: &RecoverRequest) -> StoreResult<Option<SessionKey>> {

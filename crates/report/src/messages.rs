@@ -12,11 +12,14 @@ use super::calls::{CallTable, ReportedCalls};
 use super::page::HtmlPage;
 use crate::ReportError;
 use loopstore::extend::codec::decode;
+use loopstore::extend::compaction::CallEffects;
 use loopstore::extend::{
     BlockKey, BlockRow, LoopKey, LoopRow, MessageRow, Section, SessionRow, StoreRead, StoreResult,
     StoredMessage, quote,
 };
+use loopstore::model::author::is_injected;
 use loopstore::model::{AgentMessage, AssistantMessage, Author, Content, Image, Message, Usage};
+use loopstore_admin::inspect::{ChangedFile, changed_files};
 
 /// The loops, blocks and calls that were read while the messages were written.
 pub(super) struct WrittenMessages {
@@ -78,7 +81,15 @@ struct MessageEntry<'a> {
 #[serde(untagged)]
 enum ContentPart<'a> {
     Text(&'static str, &'a str),
-    Call(&'static str, &'a str, &'a str, &'a str),
+    /// The id, the tool, the arguments, the line that describes the call, and the files that it changes.
+    Call(
+        &'static str,
+        &'a str,
+        &'a str,
+        &'a str,
+        String,
+        Vec<ChangedFile>,
+    ),
     Image(&'static str, &'a str, u64),
     Sealed(&'static str, String, String),
     Json(&'static str, Cow<'a, str>),
@@ -230,7 +241,7 @@ fn entry(message: &AgentMessage, tokens: u64) -> MessageEntry<'_> {
             };
         }
     };
-    let blocks = llm.message.content().iter().map(part).collect();
+    let blocks = parts(&llm.message);
     match &llm.message {
         Message::User(_) => MessageEntry {
             name: Some(llm.message.author())
@@ -261,14 +272,38 @@ fn entry(message: &AgentMessage, tokens: u64) -> MessageEntry<'_> {
     }
 }
 
+/// Returns the blocks of a message; a call with what it changes.
+fn parts(message: &Message) -> Vec<ContentPart<'_>> {
+    let mut parts = Vec::with_capacity(message.content().len());
+    let mut calls = 0;
+    for block in message.content() {
+        let Content::ToolCall(call) = block else {
+            parts.push(part(block));
+            continue;
+        };
+        let changes = changed_files(message, calls);
+        calls += 1;
+        parts.push(ContentPart::Call(
+            "call",
+            &call.id,
+            &call.name,
+            call.arguments.as_str(),
+            CallEffects::of(call).description,
+            changes,
+        ));
+    }
+    parts
+}
+
 fn part(block: &Content) -> ContentPart<'_> {
     match block {
+        // A harness added it to the words of a person.
+        Content::Text(text) if is_injected(text) => ContentPart::Text("injected", &text.text),
         Content::Text(text) => ContentPart::Text("text", &text.text),
         Content::Thinking(thinking) => ContentPart::Text("thinking", &thinking.thinking),
         Content::Image(image) => ContentPart::Image("image", &image.mime_type, bytes_of(image)),
-        Content::ToolCall(call) => {
-            ContentPart::Call("call", &call.id, &call.name, call.arguments.as_str())
-        }
+        // Calls are parts of their message.
+        Content::ToolCall(call) => ContentPart::Text("text", call.arguments.as_str()),
         Content::Sealed(sealed) => {
             let readable = sealed.readable().unwrap_or_default();
             ContentPart::Sealed("sealed", sealed.to_string(), readable)

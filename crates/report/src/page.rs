@@ -18,11 +18,12 @@ use sha2::{Digest as _, Sha256};
 const STYLE: &str = include_str!("report.css");
 const SHARED: &str = include_str!("shared.js");
 const SESSION: &str = include_str!("session.html");
-const SESSION_SCRIPTS: [&str; 5] = [
+const SESSION_SCRIPTS: [&str; 6] = [
     SHARED,
     include_str!("lists.js"),
     include_str!("charts.js"),
     include_str!("documents.js"),
+    include_str!("conversation.js"),
     include_str!("session.js"),
 ];
 const OVERVIEW: &str = include_str!("overview.html");

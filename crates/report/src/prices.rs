@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use loopstore::UsageCost;
 
-/// Prices by model, in any currency, per million tokens.
+/// Prices by model, per million tokens, with the currency and the date of the table if it names them.
 ///
 /// ```
 /// use loopstore_report::Prices;
@@ -15,7 +15,20 @@ use loopstore::UsageCost;
 /// # Ok::<(), loopstore_report::PriceError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Prices(BTreeMap<String, ModelPrice>);
+pub struct Prices {
+    currency: Option<String>,
+    date: Option<String>,
+    models: BTreeMap<String, ModelPrice>,
+}
+
+/// A table of prices with its currency and date.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PriceTable {
+    currency: Option<String>,
+    date: Option<String>,
+    models: BTreeMap<String, ModelPrice>,
+}
 
 /// An error in prices.
 #[derive(Debug, thiserror::Error)]
@@ -41,13 +54,32 @@ struct ModelPrice {
 }
 
 impl Prices {
-    /// Reads `{"MODEL": {"input", "output", "cache_read"?, "cache_write"?}}`.
+    /// Reads `{"MODEL": {"input", "output", "cache_read"?, "cache_write"?}}`, or
+    /// `{"currency"?, "date"?, "models": {…}}` with these as `models`.
     ///
     /// # Errors
     /// If the text does not have this form, or a price is negative.
     pub fn from_json(text: &str) -> Result<Self, PriceError> {
-        let prices: BTreeMap<String, ModelPrice> = serde_json::from_str(text)?;
-        for (model, price) in &prices {
+        let is_table = |fields: &BTreeMap<String, serde_json::Value>| {
+            // The prices of a model named `models` are numbers.
+            let models = fields.get("models").and_then(serde_json::Value::as_object);
+            models.is_some_and(|models| models.values().all(serde_json::Value::is_object))
+        };
+        let prices = match serde_json::from_str(text).is_ok_and(|fields| is_table(&fields)) {
+            true => {
+                let table: PriceTable = serde_json::from_str(text)?;
+                Self {
+                    currency: table.currency,
+                    date: table.date,
+                    models: table.models,
+                }
+            }
+            false => Self {
+                models: serde_json::from_str(text)?,
+                ..Self::default()
+            },
+        };
+        for (model, price) in &prices.models {
             let given = [Some(price.input), Some(price.output)];
             let caches = [price.cache_read, price.cache_write];
             let is_price = |price: f64| price.is_finite() && price >= 0.0;
@@ -55,7 +87,17 @@ impl Prices {
                 return Err(PriceError::Negative(model.clone()));
             }
         }
-        Ok(Self(prices))
+        Ok(prices)
+    }
+
+    /// Returns the currency that the table names.
+    pub fn currency(&self) -> Option<&str> {
+        self.currency.as_deref()
+    }
+
+    /// Returns the date that the table names, as its text.
+    pub fn date(&self) -> Option<&str> {
+        self.date.as_deref()
     }
 
     /// Returns the cost of tokens of a model, by the price of its name or of the longest prefix of its name; `None`
@@ -72,9 +114,9 @@ impl Prices {
     }
 
     fn of(&self, model: &str) -> Option<&ModelPrice> {
-        self.0.get(model).or_else(|| {
+        self.models.get(model).or_else(|| {
             let fits = self
-                .0
+                .models
                 .iter()
                 .filter(|(name, _)| model.starts_with(&***name));
             fits.max_by_key(|(name, _)| name.len())
@@ -109,6 +151,26 @@ mod tests {
         );
         assert_eq!(prices.cost(Some("other"), &spent), None);
         assert_eq!(prices.cost(None, &spent), None);
+    }
+
+    #[test]
+    fn a_table_names_its_currency_and_date() {
+        let text = r#"{"currency": "USD", "date": "2026-11-01", "models": {"m": {"input": 1, "output": 2}}}"#;
+        let prices = Prices::from_json(text).unwrap();
+        assert_eq!(
+            (prices.currency(), prices.date()),
+            (Some("USD"), Some("2026-11-01"))
+        );
+        let spent = UsageCost {
+            input: 1_000_000,
+            ..UsageCost::default()
+        };
+        assert_eq!(prices.cost(Some("m"), &spent), Some(1.0));
+        let plain = Prices::from_json(r#"{"models": {"input": 1, "output": 2}}"#).unwrap();
+        assert_eq!(plain.cost(Some("models"), &spent), Some(1.0));
+        assert!(
+            Prices::from_json(r#"{"currency": "USD", "m": {"input": 1, "output": 2}}"#).is_err()
+        );
     }
 
     #[test]

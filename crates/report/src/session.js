@@ -69,7 +69,8 @@ function marked(content) {
 function part([kind, ...rest]) {
   if (kind === 'text') return text('', rest[0]);
   if (kind === 'thinking') return [el('span', {class: 'tag'}, 'thinking'), ...text('thinking', rest[0])];
-  if (kind === 'call') return [el('span', {class: 'tag'}, 'calls ', el('b', {}, ...marked(line(rest[1]))), ` (${line(rest[0])})`), ...text('', rest[2])];
+  if (kind === 'injected') return [folded('harness', rest[0])];
+  if (kind === 'call') return [callOf(rest, null)];
   if (kind === 'image') return [el('span', {class: 'tag'}, `image, ${line(rest[0])}, ${count(rest[1], 'byte')}`)];
   if (kind === 'sealed') return [el('span', {class: 'tag'}, `(${rest[0]})`), ...rest[1] ? text('thinking', rest[1]) : []];
   return text('', rest[0]);
@@ -591,6 +592,7 @@ start(page => {
   $('earlier').addEventListener('click', step(-1));
   $('later').addEventListener('click', () => { if (shown && shown.place >= 0) pickTurn((shown.until ?? shown.place) + 1, false); });
   $('whole').addEventListener('click', () => { if (shown && shown.block !== null) showBlock(shown.block); });
+  conversations();
   const covered = index.states.findIndex(state => state === 'summarised' || state === 'rolled_up');
   if (charts.count) pickTurn(Math.max(0, covered), covered >= 0);
   else if (index.loops.length) showLoop(0);

@@ -11,6 +11,7 @@ use super::CliError;
 use super::folders;
 use super::output::{Out, note};
 use super::server::{self, Access};
+use super::text;
 
 /// The reason why a command uses its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +201,23 @@ impl App {
             Some(address) => server::place(address),
             None => self.db.display().to_string(),
         }
+    }
+
+    /// Returns a command of loopstore on this database, to be pasted into a shell.
+    pub fn command_line(&self, words: &[String]) -> String {
+        let mut line = "loopstore".to_owned();
+        if self.db != usual_database() {
+            line = format!("{line} --db {}", text::quoted(&text::line(&self.place())));
+        }
+        for word in words {
+            line.push(' ');
+            let is_option = word.strip_prefix("--").is_some_and(text::is_plain);
+            match is_option {
+                true => line.push_str(word),
+                false => line.push_str(&text::quoted(&text::line(word))),
+            }
+        }
+        line
     }
 
     /// Returns the options that are common to all ways of opening the database.

@@ -2,7 +2,7 @@
 //!
 //! - [`App`] is the database that a command is called with and its output; [`CliError`] is an error of a command.
 //! - [`output`], [`table`], [`text`] and [`progress`] print: on a terminal, into a pager or a pipe, as JSON.
-//! - [`amount`], [`select`] and [`nearest`] read amounts, times and ids as people type them.
+//! - [`amount`], [`select`] and [`nearest`] read amounts, times and ids as people type them; [`short`] writes ids.
 //! - [`context_text`], [`diff_lines`], [`mod@edits`], [`hits`] and [`runs`] write stored content as text, the same in
 //!   all commands.
 //!
@@ -32,6 +32,7 @@ pub mod progress;
 pub mod runs;
 pub mod select;
 pub mod server;
+pub mod short;
 pub mod table;
 pub mod text;
 

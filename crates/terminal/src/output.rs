@@ -16,23 +16,44 @@ use super::table::TextTable;
 use super::{App, CliError, text};
 
 /// Standard output, written in large pieces.
-pub struct Out(BufWriter<PagedOutput>);
+pub struct Out {
+    writer: BufWriter<PagedOutput>,
+    has_begun: bool,
+}
 
 impl Out {
     /// Returns standard output without a pager.
     pub fn plain() -> Self {
-        Self(BufWriter::with_capacity(64 << 10, PagedOutput::plain()))
+        Self::of(PagedOutput::plain())
     }
 
     /// Returns standard output, which a pager shows if it is longer than the terminal.
     pub fn paged() -> Self {
-        Self(BufWriter::with_capacity(64 << 10, PagedOutput::paged()))
+        Self::of(PagedOutput::paged())
+    }
+
+    fn of(output: PagedOutput) -> Self {
+        Self {
+            writer: BufWriter::with_capacity(64 << 10, output),
+            has_begun: false,
+        }
+    }
+
+    /// True if anything was printed.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Returns the writer, to print something.
+    fn begun(&mut self) -> &mut BufWriter<PagedOutput> {
+        self.has_begun = true;
+        &mut self.writer
     }
 
     /// Prints lines for people. Control characters of a transcript are escaped.
     pub fn text(&mut self, lines: &str) -> Result<(), CliError> {
-        self.0.write_all(text::clean(lines).as_bytes())?;
-        Ok(self.0.write_all(b"\n")?)
+        self.begun().write_all(text::clean(lines).as_bytes())?;
+        Ok(self.begun().write_all(b"\n")?)
     }
 
     /// Prints a line for people in a colour, if the terminal takes colours.
@@ -41,7 +62,11 @@ impl Out {
             None => self.text(line),
             Some(colour) => {
                 let style = colour.on_default();
-                Ok(writeln!(self.0, "{style}{}{style:#}", text::clean(line))?)
+                Ok(writeln!(
+                    self.begun(),
+                    "{style}{}{style:#}",
+                    text::clean(line)
+                )?)
             }
         }
     }
@@ -53,13 +78,13 @@ impl Out {
 
     /// Prints one JSON document.
     pub fn json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), CliError> {
-        serde_json::to_writer_pretty(&mut self.0, value)?;
-        Ok(self.0.write_all(b"\n")?)
+        serde_json::to_writer_pretty(self.begun(), value)?;
+        Ok(self.begun().write_all(b"\n")?)
     }
 
     /// Prints bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
-        Ok(self.0.write_all(bytes)?)
+        Ok(self.begun().write_all(bytes)?)
     }
 
     /// Writes an element of a JSON array. `first` is true for the first element.
@@ -68,37 +93,38 @@ impl Out {
         first: bool,
         value: &(impl Serialize + ?Sized),
     ) -> Result<(), CliError> {
-        self.0.write_all(if first { b"[\n" } else { b",\n" })?;
-        Ok(serde_json::to_writer(&mut self.0, value)?)
+        self.begun()
+            .write_all(if first { b"[\n" } else { b",\n" })?;
+        Ok(serde_json::to_writer(self.begun(), value)?)
     }
 
     /// Ends an array that [`Out::element`] began, or writes an empty one.
     pub fn end_elements(&mut self, is_empty: bool) -> Result<(), CliError> {
         Ok(self
-            .0
+            .begun()
             .write_all(if is_empty { b"[]\n" } else { b"\n]\n" })?)
     }
 
     /// Prints a line of JSON.
     pub fn json_line(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), CliError> {
-        serde_json::to_writer(&mut self.0, value)?;
-        Ok(self.0.write_all(b"\n")?)
+        serde_json::to_writer(self.begun(), value)?;
+        Ok(self.begun().write_all(b"\n")?)
     }
 
     /// Returns the writer of stdout.
     pub fn writer(&mut self) -> &mut dyn Write {
-        &mut self.0
+        self.begun()
     }
 
     /// Writes everything that is buffered.
     pub fn flush(&mut self) -> Result<(), CliError> {
-        Ok(self.0.flush()?)
+        Ok(self.writer.flush()?)
     }
 
     /// Writes everything that is buffered, and waits for the pager.
     pub fn finish(&mut self) -> Result<(), CliError> {
-        let flushed = self.0.flush();
-        self.0.get_mut().finish()?;
+        let flushed = self.writer.flush();
+        self.writer.get_mut().finish()?;
         Ok(flushed?)
     }
 }

@@ -1,4 +1,4 @@
-//! Lookup of ids: whole, or a unique prefix.
+//! Lookup of ids: whole, or a unique prefix. Of sessions, `@` is the newest and `@-` the one before.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use loopstore::extend::{
     self as store, EDIT_TRIGGER, LoopRow, RunRow, SessionRow, StoreError, StoreRead, StoreResult,
     lookup,
 };
-use loopstore::{Database, LoopId, SealingProvider, SessionId, Time};
+use loopstore::{Database, LoopId, SealingProvider, SessionFilter, SessionId, Time};
 
 use super::amount::{self, Edge};
 use super::nearest;
@@ -61,10 +61,85 @@ fn with_near(store: &dyn Database, session: Option<&SessionRow>, error: StoreErr
     }
 }
 
-/// Returns the session whose id is or begins with `given`.
+/// The number of sessions that are read at once to find the newest.
+const PAGE: usize = 50;
+
+/// Returns the session whose id is or begins with `given`. `@` is the session that was active last, `@-` the one before,
+/// and so on; the sessions of sub-agents do not count. A part of `given` before a `/` may be a prefix of its own.
 pub fn session(store: &dyn Database, given: &str) -> Result<SessionRow, Unknown> {
-    let found = store::read(store, |read| lookup::session(read, given));
-    found.map_err(|error| with_near(store, None, error))
+    let found = store::read(store, |read| match steps_back(given) {
+        Some(_) if SessionId::new(given).is_ok_and(|id| is_stored(read, &id)) => {
+            lookup::session(read, given)
+        }
+        Some(_) => Err(StoreError::NoSession(given.to_owned())),
+        None => by_parts(read, given),
+    });
+    match (found, steps_back(given)) {
+        (Err(StoreError::NoSession(_)), Some(back)) => newest(store, given, back),
+        (found, _) => found.map_err(|error| with_near(store, None, error)),
+    }
+}
+
+fn is_stored(read: &dyn StoreRead, id: &SessionId) -> bool {
+    read.session(id).is_ok_and(|row| row.is_some())
+}
+
+/// Returns how many sessions before the newest `@`, `@-`, `@--` and so on name.
+fn steps_back(given: &str) -> Option<usize> {
+    let marks = given.strip_prefix('@')?;
+    marks
+        .bytes()
+        .all(|byte| byte == b'-')
+        .then_some(marks.len())
+}
+
+/// Looks up an id of which each part before a `/` may be a prefix.
+fn by_parts(read: &dyn StoreRead, given: &str) -> StoreResult<SessionRow> {
+    match (lookup::session(read, given), given.rsplit_once('/')) {
+        (Err(StoreError::NoSession(_)), Some((parent, own))) => {
+            let parent = by_parts(read, parent).map_err(|error| match error {
+                StoreError::NoSession(_) => StoreError::NoSession(given.to_owned()),
+                other => other,
+            })?;
+            lookup::session(read, &format!("{}/{own}", parent.session_id))
+        }
+        (found, _) => found,
+    }
+}
+
+/// Returns the newest session but `back`.
+fn newest(store: &dyn Database, given: &str, back: usize) -> Result<SessionRow, Unknown> {
+    let mut filter = SessionFilter {
+        limit: Some(PAGE),
+        ..SessionFilter::default()
+    };
+    let mut left = back;
+    let unknown = |error| with_near(store, None, error);
+    loop {
+        let page = store.session_rows(&filter).map_err(unknown)?;
+        for row in &page {
+            let id = row
+                .text("session_id")
+                .and_then(|id| SessionId::new(id).ok());
+            let row = id.map(|id| store::read(store, |read| read.session(&id)));
+            let row = row.transpose().map_err(unknown)?.flatten();
+            let Some(row) = row.filter(|row| row.started_by().is_none()) else {
+                continue;
+            };
+            match left.checked_sub(1) {
+                Some(rest) => left = rest,
+                None => return Ok(row),
+            }
+        }
+        if page.len() < PAGE {
+            let error = StoreError::NoSession(given.to_owned());
+            return Err(Unknown {
+                error,
+                near: Vec::new(),
+            });
+        }
+        filter.offset += PAGE;
+    }
 }
 
 /// Returns the id of the session whose id is or begins with `given`, if one was given.

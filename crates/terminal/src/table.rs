@@ -29,11 +29,11 @@ impl Column {
         }
     }
 
-    /// Returns a column of ids, which are never cut so far that two of them look alike.
-    pub fn id(title: impl Into<String>, least: usize) -> Self {
+    /// Returns a column of ids, which are never cut: a cut id finds nothing.
+    pub fn id(title: impl Into<String>) -> Self {
         Self {
             is_id: true,
-            ..Self::text(title, least)
+            ..Self::text(title, usize::MAX)
         }
     }
 
@@ -105,25 +105,6 @@ impl TextTable {
         cells.all(|cell| matches!(cell, "" | "-" | "0"))
     }
 
-    /// Returns the minimum width of a column.
-    fn least(&self, at: usize) -> usize {
-        let column = &self.columns[at];
-        if !column.is_id {
-            return column.least;
-        }
-        let mut ids: Vec<&str> = self.rows.iter().map(|row| row[at].as_str()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let pairs = ids.windows(2).filter_map(|pair| match pair {
-            [one, next] => Some(alike(one, next)),
-            _ => None,
-        });
-        // The characters that differ, and the sign of a truncation.
-        pairs
-            .max()
-            .map_or(column.least, |alike| column.least.max(alike + 2))
-    }
-
     fn natural_widths(&self, is_capped: bool) -> Vec<usize> {
         let last = self.columns.len().saturating_sub(1);
         let width = |(at, column): (usize, &Column)| {
@@ -140,7 +121,7 @@ impl TextTable {
 
     /// Truncates the widest columns until the line fits. Returns true if it fits.
     fn shrink(&self, shown: &[usize], widths: &mut [usize], width: usize) -> bool {
-        let least: Vec<usize> = (0..self.columns.len()).map(|at| self.least(at)).collect();
+        let least: Vec<usize> = self.columns.iter().map(|column| column.least).collect();
         loop {
             let used: usize = shown.iter().map(|at| widths[*at]).sum();
             let used = used + shown.len().saturating_sub(1) * 2;
@@ -197,7 +178,10 @@ impl TextTable {
             let lines = self.columns.iter().zip(row).map(|(column, cell)| {
                 let space = " ".repeat(widest - text::columns(&column.title));
                 let line = format!("{}{space}  {cell}", column.title);
-                text::fit(line.trim_end(), width).into_owned()
+                match column.is_id {
+                    true => line,
+                    false => text::fit(line.trim_end(), width).into_owned(),
+                }
             });
             lines.collect::<Vec<_>>().join("\n")
         };
@@ -206,35 +190,19 @@ impl TextTable {
     }
 }
 
-/// Returns the number of columns that two ids have in common at the beginning.
-fn alike(one: &str, other: &str) -> usize {
-    let same = one
-        .chars()
-        .zip(other.chars())
-        .take_while(|(one, other)| one == other);
-    let same: String = same.map(|(c, _)| c).collect();
-    text::columns(&same)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_not_cut_so_far_that_they_look_alike() {
-        let mut table = TextTable::new(vec![Column::id("LOOP", 8), Column::text("KIND", 4)]);
-        for (id, kind) in [
-            ("0197a3c2-5d1e-7000-8000-000000000001", "summary"),
-            ("0197a3c2-5d1f-7000-8000-000000000002", "rollup"),
-            ("0197a3c2-5d1f-7000-8000-000000000002", "rollup"),
-        ] {
-            table.row(vec![id.into(), kind.into()]);
-        }
-        let shown = table.lines(Some(20));
+    fn an_id_is_never_cut_titles_yield() {
+        let mut table = TextTable::new(vec![Column::id("LOOP"), Column::text("TITLE", 4)]);
+        table.row(vec!["0197a3c2-5d1e".into(), "Mend the lamp".into()]);
         assert_eq!(
-            shown,
-            "LOOP            KIND\n0197a3c2-5d1e…  sum…\n0197a3c2-5d1f…  rol…\n0197a3c2-5d1f…  rol…"
+            table.lines(Some(20)),
+            "LOOP           TITLE\n0197a3c2-5d1e  Mend…"
         );
+        assert_eq!(table.lines(Some(12)), "LOOP   0197a3c2-5d1e\nTITLE  Mend…");
     }
 
     fn table() -> TextTable {

@@ -1,8 +1,10 @@
-//! The difference between two contexts, the edits of a context, and the originals behind a compaction.
+//! The difference between two contexts, the edits of a context, the originals behind a compaction, and the changes of
+//! files by tool calls.
 
 mod diff;
 mod edits;
 mod expand;
+mod file_changes;
 mod replaced;
 
 pub use diff::{
@@ -14,4 +16,5 @@ pub use expand::{
     BlobBytes, CutMessage, ExpandRequest, Expanded, MessageOffset, ShownMessage, ShownPart, blob,
     expand,
 };
+pub use file_changes::{ChangedFile, DiffLine, changed_files};
 pub use replaced::{BlockName, BlockSection, CoveredTurns, ReplacedTurns, replaced};

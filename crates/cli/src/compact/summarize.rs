@@ -18,7 +18,7 @@ use loopstore::{
     SummaryPrompt, SummaryRole,
 };
 use loopstore_terminal::output::note;
-use loopstore_terminal::{CliError, text};
+use loopstore_terminal::{CliError, amount, text};
 use serde_json::Value;
 
 /// The prompts that a dry run collects.
@@ -29,6 +29,14 @@ const MAX_INSTRUCTIONS: u64 = 64 << 10;
 
 /// The maximum time for a summary, in seconds.
 const LONGEST: u64 = 86_400;
+
+/// Reads the time for a summary.
+fn timeout(given: &str) -> Result<u64, String> {
+    match amount::seconds(given)? {
+        seconds @ 1..=LONGEST => Ok(seconds),
+        _ => Err("expected from 1s to 24h".to_owned()),
+    }
+}
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Options for --strategy summarize")]
@@ -55,7 +63,7 @@ pub struct SummarizeArgs {
     #[arg(long, value_name = "NAME")]
     summary_model: Option<String>,
     /// The timeout of a summary, retries included [default: 120].
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
+    #[arg(long, value_name = "DURATION", value_parser = timeout)]
     timeout: Option<u64>,
     /// The temperature, or none for models that do not take one [default: 0.3].
     #[arg(long, value_name = "N|none")]

@@ -139,8 +139,7 @@ const SEALED: &str = r#"{"role":"user","content":"Who mends the roof?"}
 /// Returns the commands that the program lists.
 fn listed(folder: &Path) -> Vec<String> {
     let (_, help, _) = command(folder, "none.db", &["--help"]);
-    let lines = help.split("\nCommands:\n").nth(1).unwrap().lines();
-    let lines = lines.take_while(|line| !line.is_empty());
+    let lines = help.split("\nOptions").next().unwrap().lines();
     let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let first = |line: &str| line.split_whitespace().next().unwrap().to_owned();
     names.map(first).collect()
@@ -328,6 +327,8 @@ fn every_command_says_the_same_on_both_backends() {
     for args in [
         &["sessions"] as &[&str],
         &["show", "pair"],
+        &["read", "pair"],
+        &["read", "lamp", "--turn", "0"],
         &["context", "pair"],
         &["context", "pair", "--format", "openai"],
         &["context", "pair", "--format", "anthropic"],
@@ -456,7 +457,7 @@ fn every_command_says_the_same_on_both_backends() {
     ]);
     // A fork has a new time, which an export would contain.
     let fork = [
-        "fork", "pair", "--loop", &leaf, "--turn", "1", "--id", "a-branch",
+        "fork", "pair", "--loop", &leaf, "--turn", "1", "--id", "a-branch", "--switch",
     ];
     both.json(&fork);
     both.json(&["show", "pair"]);

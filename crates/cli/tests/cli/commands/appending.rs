@@ -368,3 +368,13 @@ fn other_messages_under_a_known_key_are_an_error_that_names_the_first() {
     assert_eq!(code, 1);
     assert_eq!(texts(&stage, "s"), ["Will it rain?"]);
 }
+
+#[test]
+fn without_a_line_nothing_is_created() {
+    let stage = Stage::empty();
+    for input in [&b""[..], b"\n\n"] {
+        let (lines, code) = receipts(&stage, &["new"], input);
+        assert_eq!((lines, code), (Vec::new(), 0));
+        assert!(!stage.path("loopstore.db").exists());
+    }
+}

@@ -232,7 +232,7 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
     let stage = Stage::new();
     stage.say(TIGHT);
     let before = stage.json("context work");
-    assert_snapshot!(stage.say("undo work --reason too-short"), @"Run RUN is undone: 4,116 -> 10,012 tokens");
+    assert_snapshot!(stage.say("undo work --reason too-short"), @"Run RUN is undone: 4,116 -> 10,012 tokens, from loop test");
     assert_eq!(stage.say("redo work --loop ask").code, 1);
     let run = stage.json("history work")[0]["run_id"]
         .as_str()
@@ -252,11 +252,11 @@ fn undo_and_redo_flip_a_run_and_leave_rows() {
     }
     "#);
     assert_eq!(stage.json("context work"), before);
-    assert_snapshot!(stage.say("history"), @"
-    RUN                   SESSION  LOOP  STARTED              TRIGGER   STRATEGY  OUTCOME    STATE   BEFORE  AFTER
+    assert_snapshot!(stage.say("history"), @r"
+    RUN            SESSION  LOOP  STARTED              TRIGGER   STRATEGY  OUTCOME    STATE   BEFORE  AFTER
     RUN  work     test  NOW  headroom  digest    committed  active  10,012  4,116
 
-    RUN                                   WHAT  LOOP  TURNS  WHEN                 REASON
+    RUN            WHAT  LOOP  TURNS  WHEN                 REASON
     RUN  redo  test     14  NOW
     RUN  undo  test     14  NOW  too-short
     ");

@@ -156,12 +156,12 @@ fn the_json_has_the_documented_keys() {
 #[test]
 fn a_window_that_is_too_small_is_an_error() {
     let stage = Stage::new();
-    assert_snapshot!(stage.say("context work --max-tokens 100"), @r#"
+    assert_snapshot!(stage.say("context work --max-tokens 100"), @r"
     --- stderr
     error: the context has 10012 tokens and 100 fit; compact it first
-    hint: `loopstore compact SESSION --max-tokens N`, with the same --loop if one was given, makes it fit
+    hint: `loopstore compact work --max-tokens 100` makes it fit
     --- exit 1
-    "#);
+    ");
     assert_eq!(
         stage
             .say("context work --max-tokens 18446744073709551615")

@@ -27,10 +27,10 @@ fn what_is_dropped_is_shown_first_and_comes_back() {
     ");
     assert_ne!(texts(&stage), before);
     assert_snapshot!(stage.say("history work").out, @r"
-    RUN                             LOOP  STARTED              TRIGGER  STRATEGY  OUTCOME    STATE   BEFORE  AFTER
+    RUN            LOOP  STARTED              TRIGGER  STRATEGY  OUTCOME    STATE   BEFORE  AFTER
     RUN  test  NOW  edit     edit      committed  active  10,012  9,587
 
-    RUN                                   REASON
+    RUN            REASON
     RUN  noise
     ");
     let row = stage.json("sql SELECT/**/action,from_turn,is_live/**/FROM/**/v_edits");

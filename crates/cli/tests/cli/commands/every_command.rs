@@ -13,6 +13,7 @@ const LINES: &[(&str, &str)] = &[
     ("import", "import chat.json"),
     ("sessions", "sessions"),
     ("show", "show work"),
+    ("read", "read work"),
     ("compact", "compact work --max-tokens 9000"),
     ("context", "context work --record"),
     ("history", "history work"),
@@ -23,7 +24,9 @@ const LINES: &[(&str, &str)] = &[
     ("recall", "recall build --max-tokens 500"),
     ("blame", "blame lamp.txt"),
     ("diff", "diff work --from raw"),
-    ("fork", "fork work --loop ask --turn 0"),
+    ("fork", "fork work --loop ask --turn 0 --id aside"),
+    ("switch", "switch work aside"),
+    ("switch", "switch work test"),
     ("expand", "expand work --loop ask --turns 0..1"),
     ("index", "index"),
     ("replay", "replay work --instant --contexts"),
@@ -38,6 +41,8 @@ const LINES: &[(&str, &str)] = &[
     ("share", "share work --dry-run --without-images"),
     ("sql", "sql SELECT/**/*/**/FROM/**/v_sessions"),
     ("stats", "stats"),
+    ("stats", "stats --by day"),
+    ("stats", "stats --by session --since 7d"),
     ("verify", "verify"),
     ("backup", "backup copy.db"),
     ("backup", "backup small.db --compact"),
@@ -173,7 +178,9 @@ const KEYS: &[(&str, &str, &str)] = &[
         "/changes/0",
         "loop_id from_turn to_turn before after",
     ),
+    ("read", "/0", "loop_id turn seqs at entries"),
     ("fork", "", "session_id loop_id parent_loop_id parent_turn"),
+    ("switch", "", "session_id loop_id previous_loop_id"),
     ("install", "", "agent dry_run files"),
     ("doctor", "", "ok agents databases failures problems log"),
     (
@@ -219,8 +226,7 @@ const WITHOUT: &[(&str, &str)] = &[
 /// Returns the commands that the program lists.
 pub fn commands(stage: &Stage) -> Vec<String> {
     let help = stage.say("--help").out;
-    let listed = help.split("\nCommands:\n").nth(1).unwrap();
-    let listed = listed.lines().take_while(|line| !line.is_empty());
+    let listed = help.split("\nOptions").next().unwrap().lines();
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let first = |line: &str| line.split_whitespace().next().unwrap().to_owned();
     names.map(first).collect()

@@ -426,11 +426,16 @@ fn the_original_file_is_given_back() {
     error: session runs-1-0 has no such source file; it has FOLDER/runs.jsonl
     --- exit 1
     ");
-    assert_snapshot!(stage.say("export runs-1 --format original --json"), @"
+    assert_snapshot!(stage.say("export runs-1 --format original --json"), @r#"
+    {
+      "error": "--json needs -o FILE with this format: it is not one JSON document",
+      "hint": null,
+      "code": 2
+    }
     --- stderr
     error: --json needs -o FILE with this format: it is not one JSON document
     --- exit 2
-    ");
+    "#);
     stage.say("export runs-1 --format original -o back.jsonl");
     assert_eq!(
         std::fs::read_to_string(stage.path("back.jsonl")).unwrap(),
@@ -462,11 +467,16 @@ fn an_export_is_refused_where_it_would_do_harm() {
     error: phi-core and original export whole sessions; omit --loop
     --- exit 2
     ");
-    assert_snapshot!(stage.say("export work --format markdown --json"), @"
+    assert_snapshot!(stage.say("export work --format markdown --json"), @r#"
+    {
+      "error": "--json needs -o FILE with this format: it is not one JSON document",
+      "hint": null,
+      "code": 2
+    }
     --- stderr
     error: --json needs -o FILE with this format: it is not one JSON document
     --- exit 2
-    ");
+    "#);
     assert_snapshot!(stage.say("export work --format jsonl --without-content"), @"
     --- stderr
     error: --without-content needs --format otlp-json

@@ -133,9 +133,9 @@ fn lists_are_filtered_by_what_people_remember() {
         assert_eq!(ids(&stage, args), found, "{args:?}");
     }
     assert_snapshot!(stage.say("sessions --project nowhere"), @"No session fits.");
-    assert_snapshot!(stage.say("sessions --since yesterday"), @"
+    assert_snapshot!(stage.say("sessions --since soon"), @r"
     --- stderr
-    error: invalid time `yesterday`; expected 2026-01-31 or NOW
+    error: invalid time `soon`; expected 2026-01-31, NOW, yesterday, or 7d for seven days ago
     --- exit 2
     ");
     let refused = stage.say("sessions --after nobody").to_string();

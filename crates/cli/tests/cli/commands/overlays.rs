@@ -142,7 +142,7 @@ fn a_fork_may_go_on_from_within_a_turn() {
     );
     let output = append(&stage, &["s", "--format", "openai"], said.as_bytes());
     assert!(output.status.success(), "{output:?}");
-    let told = stage.json("fork s --loop loop-1 --turn 0:0 --id cut");
+    let told = stage.json("fork s --loop loop-1 --turn 0:0 --id cut --switch");
     assert_eq!(
         told,
         json!({"session_id": "s", "loop_id": "cut", "parent_loop_id": "loop-1",
@@ -158,7 +158,7 @@ fn a_fork_may_go_on_from_within_a_turn() {
     assert!(shown.contains(origin), "{shown}");
     let page = stage.say("export s --format markdown").out;
     assert!(page.contains("after message 0 of turn 0"), "{page}");
-    assert_snapshot!(stage.say("fork s --loop loop-1 --turn 0:1 --id whole"), @"Loop whole continues from message 1 of turn 0 of loop-1 and is now the current loop.");
+    assert_snapshot!(stage.say("fork s --loop loop-1 --turn 0:1 --id whole --switch"), @"Loop whole continues from message 1 of turn 0 of loop-1 and is now the current loop.");
     for line in ["1:", ":2", "1:x", "0:1:2", "-1:0", "0:-1", "0:99999999999"] {
         let said = stage.say(&format!("fork s --loop loop-1 --turn={line}"));
         assert_eq!(said.code, 2, "{line}: {said}");
@@ -175,10 +175,10 @@ fn a_fork_may_go_on_from_within_a_turn() {
 }
 
 #[test]
-fn a_fork_becomes_the_current_loop() {
+fn a_fork_becomes_the_current_loop_if_asked() {
     let stage = Stage::new();
     stage.say(TIGHT);
-    let told = stage.json("fork work --loop bu --turn 2 --tag again --id other");
+    let told = stage.json("fork work --loop bu --turn 2 --tag again --id other --switch");
     assert_eq!(
         told,
         json!({"session_id": "work", "loop_id": "other", "parent_loop_id": "build", "parent_turn": 2})
@@ -201,7 +201,7 @@ fn a_fork_becomes_the_current_loop() {
         1
     );
     assert_eq!(stage.say("fork work --loop test --turn -1").code, 2);
-    assert_snapshot!(stage.say("fork work --loop test --turn 13 --id last"), @"Loop last continues from turn 13 of test and is now the current loop.");
+    assert_snapshot!(stage.say("fork work --loop test --turn 13 --id last --switch"), @"Loop last continues from turn 13 of test and is now the current loop.");
     assert_eq!(stage.json("context work")["tokens"], 4116);
 }
 

@@ -8,10 +8,10 @@ use crate::commands::stage::Stage;
 fn sessions_are_listed() {
     let stage = Stage::new();
     assert_snapshot!(stage.say("sessions"), @r"
-    SESSION                 LAST ACTIVE          PROJECT  LOOPS  TURNS  TOKENS  MESSAGES  TITLE
-    mess'; DROP TABLE ses…  2026-01-05 09:01:00               1      8     169         8  <b>\u{1b}[31mred\u{7}</…
-    work                    2026-01-05 09:01:00               4     25  10,138        54  Repair the build
-    worker                  2026-01-05 09:00:00               0      0       0         0  Another one
+    SESSION           LAST ACTIVE          PROJECT  LOOPS  TURNS  TOKENS  MESSAGES  TITLE
+    mess'; DROP TABL  2026-01-05 09:01:00               1      8     169         8  <b>\u{1b}[31mred\u{7}</b>
+    work              2026-01-05 09:01:00               4     25  10,138        54  Repair the build
+    worker            2026-01-05 09:00:00               0      0       0         0  Another one
     ");
     let rows = stage.json("sessions");
     assert_snapshot!(serde_json::to_string_pretty(&rows[1]).unwrap(), @r#"
@@ -55,13 +55,13 @@ fn a_narrow_table_is_cut_and_then_turned() {
         String::from_utf8(output.unwrap().stdout).unwrap()
     };
     assert_snapshot!(narrow("64"), @r"
-    SESSION                  TURNS  TOKENS  TITLE
-    mess'; DROP TABLE sess…      8     169  <b>\u{1b}[31mred\u{7}</…
-    work                        25  10,138  Repair the build
-    worker                       0       0  Another one
+    SESSION           TURNS  TOKENS  TITLE
+    mess'; DROP TABL      8     169  <b>\u{1b}[31mred\u{7}</b>
+    work                 25  10,138  Repair the build
+    worker                0       0  Another one
     ");
     assert_snapshot!(narrow("30"), @r"
-    SESSION      mess'; DROP TABL…
+    SESSION      mess'; DROP TABL
     LAST ACTIVE  2026-01-05 09:01…
     PROJECT
     SOURCE
@@ -97,7 +97,7 @@ fn a_narrow_table_is_cut_and_then_turned() {
 fn show_draws_the_tree_with_blocks() {
     let stage = Stage::new();
     stage.say("compact work --max-tokens 9000");
-    assert_snapshot!(stage.say("show work"), @"
+    assert_snapshot!(stage.say("show work"), @r"
     Session work: Repair the build
     First prompt: ask what is broken
     agent agent, created 2026-01-05 09:00:00, last active 2026-01-05 09:01:00
@@ -105,15 +105,17 @@ fn show_draws_the_tree_with_blocks() {
 
     ○ ask  Completed: 3 turns, 7 messages, 1,320 tokens
         “ask what is broken”
-        block 1 (earlier, active): compacted 0-2; 98 of 1,320 tokens; run RUN
+      ▶ block 1 (earlier, active): compacted 0-2; 98 of 1,320 tokens; run RUN
       │ ○ try  Completed, Branch:other: 2 turns, 5 messages, 126 tokens; after turn 0 of ask
       │     “try it”
     ○ build  Completed: 6 turns, 13 messages, 2,610 tokens
         “build it”
-        block 1 (earlier, active): compacted 0-5; 157 of 2,610 tokens; run RUN
+      ▶ block 1 (earlier, active): compacted 0-5; 157 of 2,610 tokens; run RUN
     ● test  Completed: 14 turns, 29 messages, 6,082 tokens
         “test it”
-        block 1 (current, active): first 0-1, compacted 2-3, recent 4-13; 3,861 of 6,082 tokens; run RUN
+      ▶ block 1 (current, active): first 0-1, compacted 2-3, recent 4-13; 3,861 of 6,082 tokens; run RUN
+
+    ▶ in the context of the current loop now
     ");
     let shown = stage.json("show work");
     assert_eq!(shown["session_id"], "work");

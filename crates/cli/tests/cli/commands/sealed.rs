@@ -261,7 +261,7 @@ fn a_context_for_the_provider_begins_with_its_compaction_until_a_repair() {
     );
     for line in ["undo s", "redo s"] {
         let said = stage.say(line).out;
-        let end = "of what anthropic reads; nothing changed for others\n";
+        let end = "of what anthropic reads, from loop loop-3; nothing changed for others\n";
         assert!(said.ends_with(end), "{said}");
     }
     let covered = stage.json("sql SELECT/**/disposition/**/FROM/**/v_coverage");

@@ -18,29 +18,37 @@ fn compacted() -> Stage {
 #[test]
 fn hits_say_what_became_of_them() {
     let stage = compacted();
-    assert_snapshot!(stage.run(&["search", "\"turn 1 of\""]), @"
-    work, loop try, turn 1, message 3, assistant, 2026-01-05 09:01:00
-      «Turn 1 of»: try it
+    assert_snapshot!(stage.run(&["search", "\"turn 1 of\""]), @r"
+    work, Repair the build, 2026-01-05
+      assistant, 2026-01-05 09:01:00
+        «Turn 1 of»: try it
+        loopstore read work --turn try:1
 
-    work, loop build, turn 1, message 3, assistant, 2026-01-05 09:01:00; summarised by block 1 of run RUN
-      «Turn 1 of»: build it
+    work, Repair the build, 2026-01-05
+      assistant, 2026-01-05 09:01:00; summarised by block 1 of run RUN
+        «Turn 1 of»: build it
+        loopstore read work --turn build:1
 
-    work, loop ask, turn 1, message 3, assistant, 2026-01-05 09:01:00; summarised by block 1 of run RUN
-      «Turn 1 of»: ask what is broken
+    work, Repair the build, 2026-01-05
+      assistant, 2026-01-05 09:01:00; summarised by block 1 of run RUN
+        «Turn 1 of»: ask what is broken
+        loopstore read work --turn ask:1
 
-    work, loop test, turn 1, message 3, assistant, 2026-01-05 09:01:00
-      «Turn 1 of»: test it
+    work, Repair the build, 2026-01-05
+      assistant, 2026-01-05 09:01:00
+        «Turn 1 of»: test it
+        loopstore read work --turn test:1
 
     4 messages, 2 of them not in the context.
-    Read them with `loopstore expand SESSION --loop LOOP --turns TURN`.
     ");
-    assert_snapshot!(stage.run(&["search", "line 80", "--session", "work", "--limit", "2", "--hidden"]), @"
-    work, loop build, turn 3, message 8, tool-result, 2026-01-05 09:01:00; summarised by block 1 of run RUN
-      …73 of the file «line» 74 of the file «line» 75 of the file «line» 76 of the file «line» 77 of the file «line» 78 of the file «line» 79 of the file «line» «80» of the file
-      also in 10 more messages
+    assert_snapshot!(stage.run(&["search", "line 80", "--session", "work", "--limit", "2", "--hidden"]), @r"
+    work, Repair the build, 2026-01-05
+      tool-result, 2026-01-05 09:01:00; summarised by block 1 of run RUN
+        …73 of the file «line» 74 of the file «line» 75 of the file «line» 76 of the file «line» 77 of the file «line» 78 of the file «line» 79 of the file «line» «80» of the file
+        also in 10 more messages
+        loopstore read work --turn build:3
 
     1 message, 1 of them not in the context.
-    Read them with `loopstore expand SESSION --loop LOOP --turns TURN`.
     ");
     assert_snapshot!(stage.run(&["search", "kite"]), @"Nothing found.");
 }
@@ -133,9 +141,9 @@ fn times_are_days_or_moments() {
     assert_eq!(count("2026-01-05T09:01:00Z", "2026-01-05T09:01:00Z"), all);
     assert_eq!(count("2026-01-06", "2027-01-01"), 0);
     assert_eq!(count("2025-01-01", "2026-01-05T09:00:59.999Z"), 0);
-    assert_snapshot!(stage.say("search turn --since soon"), @"
+    assert_snapshot!(stage.say("search turn --since soon"), @r"
     --- stderr
-    error: invalid time `soon`; expected 2026-01-31 or NOW
+    error: invalid time `soon`; expected 2026-01-31, NOW, yesterday, or 7d for seven days ago
     --- exit 2
     ");
 }
@@ -175,18 +183,24 @@ fn a_query_that_cannot_be_asked_says_why() {
 #[test]
 fn what_was_found_cannot_steer_the_terminal() {
     let stage = Stage::new();
-    assert_snapshot!(stage.run(&["search", "see OR one OR kind"]), @r#"
-    mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, turn 0, message 1, user, 2026-01-05 09:01:00
-      «one» \u{202e}two
+    assert_snapshot!(stage.run(&["search", "see OR one OR kind"]), @r"
+    mess'; DROP TABL, <b>\u{1b}[31mred\u{7}</b>, 2026-01-05
+      user, 2026-01-05 09:01:00
+        «one» \u{202e}two
+        loopstore read 'mess'\''; DROP TABL' --turn 'a:b\u{1b}[2J:0'
 
-    mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, turn 3, message 4, tool-result, 2026-01-05 09:01:00
-      «see» [1m
+    mess'; DROP TABL, <b>\u{1b}[31mred\u{7}</b>, 2026-01-05
+      tool-result, 2026-01-05 09:01:00
+        «see» [1m
+        loopstore read 'mess'\''; DROP TABL' --turn 'a:b\u{1b}[2J:3'
 
-    mess'; DROP TABLE sessions;--, loop a:b\u{1b}[2J, message 0, extension, NOW; not in the context
-      Be «kind».
+    mess'; DROP TABL, <b>\u{1b}[31mred\u{7}</b>, 2026-01-05
+      extension, NOW; not in the context
+        Be «kind».
+        loopstore read 'mess'\''; DROP TABL' --loop 'a:b\u{1b}[2J' --full
 
     3 messages, 1 of them not in the context.
-    "#);
+    ");
 }
 
 #[test]
@@ -232,9 +246,11 @@ fn words_of_two_characters_are_found() {
     ];
     add_loop(&store, key, spec, said);
     drop(store);
-    assert_snapshot!(stage.say("search 退款"), @"
-    shop, loop a, turn 0, message 0, user, NOW
-      我要申请«退款»，谢谢。
+    assert_snapshot!(stage.say("search 退款"), @r"
+    shop, Returns, 2026-11-28
+      user, NOW
+        我要申请«退款»，谢谢。
+        loopstore read shop --turn a:0
 
     1 message, 0 of them not in the context.
     ");

@@ -205,12 +205,12 @@ fn variable(text: &str) -> Option<(usize, &'static str)> {
     if fits("xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx") {
         return Some((36, "RUN"));
     }
-    // An id that a table truncated.
-    if fits("xxxxxxxx-xxxx-7") {
+    // The short form of an id of this time.
+    if fits("01xxxxxx-xxxx") {
         let kept = text
-            .chars()
-            .take_while(|c| c.is_ascii_hexdigit() || matches!(c, '-' | '…'));
-        return Some((kept.map(char::len_utf8).sum(), "RUN"));
+            .bytes()
+            .take_while(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
+        return Some((kept.count(), "RUN"));
     }
     if fits("2999-99-99_99:99:99") && !text.starts_with("2026-01-0") {
         let more = text[19..].bytes();

@@ -181,7 +181,7 @@ fn the_command_line_tells_the_whole_story() {
     // At turn 14 the second run had been made, but not the third.
     let parent = story.current_loop();
     let forked = story.json(&format!(
-        "fork {} --loop {parent} --turn 14 --id branch",
+        "fork {} --loop {parent} --turn 14 --id branch --switch",
         story.session
     ));
     assert_eq!(forked["parent_turn"], 14);

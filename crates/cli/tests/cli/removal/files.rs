@@ -41,7 +41,7 @@ fn an_erasure_tells_before_which_files_stay_and_for_whom() {
         let mut terminal = Terminal::run(&folder, (30, 200), &line);
         let screen = terminal.wait_for("Permanently erase session").contents();
         assert!(
-            screen.contains("chats.jsonl: kept, as it is also the file of"),
+            screen.contains("chats.jsonl: kept, as it also belongs to"),
             "{screen}"
         );
         assert!(screen.contains("--with-files removes it"), "{screen}");
@@ -51,10 +51,10 @@ fn an_erasure_tells_before_which_files_stay_and_for_whom() {
     let (code, out, err) = run(&stage, &["erase", &ids[0], "--yes"]);
     assert_eq!(code, 0, "{err}");
     assert!(
-        out.contains(&format!("also the file of sessions {}, {}", ids[1], ids[2])),
+        out.contains(&format!("also belongs to sessions {}, {}", ids[1], ids[2])),
         "{out}"
     );
-    assert!(err.contains("still holds the removed text"), "{err}");
+    assert!(err.contains("still contains the removed text"), "{err}");
     for id in &ids[1..] {
         let (code, _, err) = run(&stage, &["export", id, "--format", "original"]);
         assert_eq!(code, 0, "{err}");

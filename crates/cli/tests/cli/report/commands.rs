@@ -41,11 +41,16 @@ fn a_page_goes_to_stdout_where_that_is_asked() {
         .unwrap();
     let page = Page::read(String::from_utf8(output.stdout).unwrap());
     assert_eq!(page.index["session"]["session_id"], "work");
-    insta::assert_snapshot!(stage.say("report work -o - --json"), @"
+    insta::assert_snapshot!(stage.say("report work -o - --json"), @r#"
+    {
+      "error": "--json needs -o FILE: the page is not a JSON document",
+      "hint": null,
+      "code": 2
+    }
     --- stderr
     error: --json needs -o FILE: the page is not a JSON document
     --- exit 2
-    ");
+    "#);
     insta::assert_snapshot!(stage.say("report --all"), @"
     --- stderr
     error: the following required arguments were not provided:
