@@ -87,7 +87,7 @@ def test_arguments_of_wrong_types_are_type_errors(store: Store, chat: Session) -
         with pytest.raises(TypeError):
             call()
     for overflow in (lambda: chat.context(max_tokens=-1), lambda: chat.fork("loop-1", 2**40)):
-        with pytest.raises(OverflowError):
+        with pytest.raises(loopstore.InvalidInputError, match="`max_tokens`|`turn`"):
             overflow()
 
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal
 
+from loopstore import _arguments
+from loopstore._arguments import Instant, Path, Paths
 from loopstore._json import Form, Messages
-from loopstore._policy import Policy, native
+from loopstore._policy import Policy, native, native_or_none
 from loopstore._store import (
     Appended,
     CallState,
     Confidence,
     EditTarget,
     Json,
-    Path,
     Prepared,
     Recall,
     Session,
@@ -129,8 +131,8 @@ class AsyncStore:
 
     async def session(self, id: str, *, policy: Policy | None = None) -> AsyncSession:
         """As `Store.session`; coroutines of the policy's functions run on this event loop."""
-        given = native(policy, asyncio.get_running_loop()) if policy else None
-        session = Session(self._store._native.session(id, given))
+        given = native_or_none(policy, asyncio.get_running_loop())
+        session = Session(self._store._native.session(_arguments.text("id", id), given))
         return AsyncSession(session, self._workers)
 
     async def search(
@@ -143,8 +145,8 @@ class AsyncStore:
         project: str | None = None,
         role: str | None = None,
         tool: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since: Instant | int | None = None,
+        until: Instant | int | None = None,
         hidden: bool | None = None,
         limit: int | None = None,
         offset: int = 0,
@@ -167,11 +169,26 @@ class AsyncStore:
         )
 
     async def recall(
-        self, question: str, max_tokens: int, *, session: str | None = None
+        self,
+        question: str,
+        max_tokens: int,
+        *,
+        session: str | None = None,
+        source: str | None = None,
+        project: str | None = None,
+        since: Instant | int | None = None,
+        until: Instant | int | None = None,
     ) -> Recall:
         """As `Store.recall`."""
         return await self._workers.run(
-            self._store.recall, question, max_tokens, session=session
+            self._store.recall,
+            question,
+            max_tokens,
+            session=session,
+            source=source,
+            project=project,
+            since=since,
+            until=until,
         )
 
     async def sessions(
@@ -180,7 +197,7 @@ class AsyncStore:
         source: str | None = None,
         project: str | None = None,
         text: str | None = None,
-        since: str | None = None,
+        since: Instant | None = None,
         after: str | None = None,
         limit: int | None = None,
     ) -> list[Json]:
@@ -200,7 +217,11 @@ class AsyncStore:
         return await self._workers.run(self._store.history, session)
 
     async def sql(
-        self, query: str, *, max_rows: int | None = None, timeout: float | None = 60.0
+        self,
+        query: str,
+        *,
+        max_rows: int | None = None,
+        timeout: float | timedelta | None = 60.0,
     ) -> list[Json]:
         """As `Store.sql`."""
         return await self._workers.run(
@@ -209,7 +230,7 @@ class AsyncStore:
 
     async def import_(
         self,
-        *paths: Path,
+        *paths: Paths,
         format: str | None = None,
         session: str | None = None,
         redact: bool = False,
@@ -437,7 +458,7 @@ class AsyncSession:
         turn: int | None = None,
         *,
         run: str | None = None,
-        time: str | None = None,
+        time: Instant | None = None,
         manifest: str | None = None,
         format: Form = "loopstore",
     ) -> Json:
@@ -460,7 +481,7 @@ class AsyncSession:
         self, *, force: bool = False, dry_run: bool = False, policy: Policy | None = None
     ) -> Json:
         """As `Session.compact`; coroutines of the policy's functions run on this event loop."""
-        given = native(policy, asyncio.get_running_loop()) if policy else None
+        given = native_or_none(policy, asyncio.get_running_loop())
         return await self._workers.cancellable(
             lambda cancel: self._session._compact(force, dry_run, given, cancel)
         )
@@ -594,8 +615,8 @@ class AsyncSession:
         *,
         role: str | None = None,
         tool: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since: Instant | int | None = None,
+        until: Instant | int | None = None,
         hidden: bool | None = None,
         limit: int | None = None,
         offset: int = 0,
