@@ -8,7 +8,7 @@ makes safe to repeat.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from loopstore import _arguments
 from loopstore._arguments import Instant, Path, Paths
 from loopstore._json import Form, Messages
 from loopstore._policy import Policy, native, native_or_none
+from loopstore._sql import Params
 from loopstore._store import (
     Appended,
     CallState,
@@ -38,7 +39,7 @@ class AsyncStore:
 
     >>> async def chat() -> int:
     ...     async with await AsyncStore.in_memory() as store:
-    ...         session = await store.session("weather")
+    ...         session = store.session("weather")
     ...         await session.append({"role": "user", "content": "Rain?"}, format="openai")
     ...         return len((await session.context())["messages"])
     >>> asyncio.run(chat())
@@ -129,9 +130,12 @@ class AsyncStore:
         if not self.closed:
             await self.close()
 
-    async def session(self, id: str, *, policy: Policy | None = None) -> AsyncSession:
-        """As `Store.session`; coroutines of the policy's functions run on this event loop."""
-        given = native_or_none(policy, asyncio.get_running_loop())
+    def session(self, id: str, *, policy: Policy | None = None) -> AsyncSession:
+        """As `Store.session`; coroutines of the policy's functions run on the event loop of the caller.
+
+        It need not be awaited, and may be.
+        """
+        given = native_or_none(policy, _running_loop())
         session = Session(self._store._native.session(_arguments.text("id", id), given))
         return AsyncSession(session, self._workers)
 
@@ -219,13 +223,14 @@ class AsyncStore:
     async def sql(
         self,
         query: str,
+        params: Params | None = None,
         *,
         max_rows: int | None = None,
         timeout: float | timedelta | None = 60.0,
     ) -> list[Json]:
         """As `Store.sql`."""
         return await self._workers.run(
-            self._store.sql, query, max_rows=max_rows, timeout=timeout
+            self._store.sql, query, params, max_rows=max_rows, timeout=timeout
         )
 
     async def import_(
@@ -272,8 +277,21 @@ class AsyncStore:
         return f"<loopstore.AsyncStore {'(closed)' if self.closed else self.place}>"
 
 
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of the caller; `None` outside of one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 class AsyncSession:
     """One agent's history, for asyncio: `Session` with coroutines. Get one with `AsyncStore.session`."""
+
+    def __await__(self) -> Generator[None, None, AsyncSession]:
+        """Return the handle itself: `await store.session(id)` is the same as without `await`."""
+        yield from ()
+        return self
 
     def __init__(self, session: Session, workers: Workers) -> None:
         """Take a session and the threads of its store."""

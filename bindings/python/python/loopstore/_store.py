@@ -16,6 +16,7 @@ from loopstore._arguments import Instant, Path, Paths
 from loopstore._errors import InvalidInputError
 from loopstore._json import FORMS, Form, Messages, decode, encode, messages
 from loopstore._policy import Policy, native, native_or_none
+from loopstore._sql import Params, with_params
 
 Json = dict[str, Any]
 Confidence = Literal["low", "medium", "high"]
@@ -372,16 +373,33 @@ class Store:
     def sql(
         self,
         query: str,
+        params: Params | None = None,
         *,
         max_rows: int | None = None,
         timeout: float | timedelta | None = 60.0,
     ) -> list[Json]:
         """Run one read-only query, and return its rows.
 
-        >>> Store.in_memory().sql("SELECT count(*) AS n FROM v_messages")
+        >>> store = Store.in_memory()
+        >>> store.sql("SELECT count(*) AS n FROM v_messages")
         [{'n': 0}]
+        >>> store.sql("SELECT ? AS city, :days AS days", {"days": 3})
+        Traceback (most recent call last):
+        loopstore._errors.InvalidInputError: the query needs `params[0]`: give `params` as a list
+        >>> store.sql("SELECT ? AS city", ["Rome"])
+        [{'city': 'Rome'}]
+
+        Args:
+            query: The query, over the views and tables.
+            params: The values of `?` as a list, or those of `:name` as a dict: numbers, texts, bytes, times.
+            max_rows: The maximum number of rows.
+            timeout: The maximum time in seconds, or as a `timedelta`; `None` is no limit.
+
+        Raises:
+            InvalidInputError: The query fails, would write, or does not match `params`.
+            StorageError: The query takes longer than `timeout`.
         """
-        query = _arguments.text("query", query)
+        query = with_params(_arguments.text("query", query), params)
         max_rows = _arguments.optional_count("max_rows", max_rows, "rows")
         time = _arguments.seconds("timeout", timeout)
         found: list[Json] = decode(self._native.sql(query, max_rows, time))
@@ -1093,7 +1111,8 @@ class Session:
         """Return the originals in another form, or write them to a file.
 
         Args:
-            format: `phi-core`, `openai`, `responses`, `anthropic`, `markdown`, `jsonl`, `atif`, `otlp-json` or
+            format: `json` (`phi-core`, the whole session as one document), `openai`, `responses`, `anthropic`,
+                `markdown`, `jsonl`, `atif`, `html` (what `report` returns), `otlp-json` or
                 `otlp-json-without-content`.
             path: The file, which is never incomplete; replaced if it exists.
             loop_id: Only the chain that ends in this loop.
@@ -1101,7 +1120,10 @@ class Session:
         format = _arguments.text("format", format)
         loop_id = _arguments.optional_text("loop_id", loop_id)
         file = None if path is None else _arguments.path("path", path)
-        return self._native.export(format, loop_id, file)
+        if format == "html":
+            of = self._native if loop_id is None else self._native.at_loop(loop_id)
+            return of.report(file)
+        return self._native.export("phi-core" if format == "json" else format, loop_id, file)
 
     @overload
     def report(self) -> str: ...

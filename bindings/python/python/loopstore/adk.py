@@ -223,7 +223,8 @@ class LoopstoreSessionService(BaseSessionService):
         def read() -> ListSessionsResponse:
             rows = self.store.sql(
                 "SELECT session_id FROM v_sessions WHERE hidden_at IS NULL"
-                f" AND substr(session_id, 1, {len(prefix)}) = '{prefix}'"
+                " AND substr(session_id, 1, :size) = :prefix",
+                {"size": len(prefix), "prefix": prefix},
             )
             shared: dict[str, Json] = {}
             none = GetSessionConfig(num_recent_events=0)

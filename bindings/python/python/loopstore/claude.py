@@ -161,10 +161,10 @@ class LoopstoreSessionStore(SessionStore):
 
     def _listed(self, prefix: str) -> list[tuple[str, int]]:
         """Return the ends of the ids of sessions with this prefix, each with the time of its last write."""
-        literal = prefix.replace("'", "''")
         rows = self.store.sql(
             "SELECT session_id, last_active_at FROM v_sessions"
-            f" WHERE substr(session_id, 1, {len(prefix)}) = '{literal}' AND hidden_at IS NULL"
+            " WHERE substr(session_id, 1, :size) = :prefix AND hidden_at IS NULL",
+            {"size": len(prefix), "prefix": prefix},
         )
         return [(row["session_id"][len(prefix) :], _millis(row["last_active_at"])) for row in rows]
 
