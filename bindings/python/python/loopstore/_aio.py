@@ -17,6 +17,7 @@ from loopstore import _arguments
 from loopstore._arguments import Instant, Path, Paths
 from loopstore._json import Form, Messages
 from loopstore._policy import Policy, native, native_or_none
+from loopstore._rows import Rows
 from loopstore._sql import Params
 from loopstore._store import (
     Appended,
@@ -204,7 +205,7 @@ class AsyncStore:
         since: Instant | None = None,
         after: str | None = None,
         limit: int | None = None,
-    ) -> list[Json]:
+    ) -> Rows:
         """As `Store.sessions`."""
         return await self._workers.run(
             self._store.sessions,
@@ -216,7 +217,7 @@ class AsyncStore:
             limit=limit,
         )
 
-    async def history(self, session: str | None = None) -> list[Json]:
+    async def history(self, session: str | None = None) -> Rows:
         """As `Store.history`."""
         return await self._workers.run(self._store.history, session)
 
@@ -227,7 +228,7 @@ class AsyncStore:
         *,
         max_rows: int | None = None,
         timeout: float | timedelta | None = 60.0,
-    ) -> list[Json]:
+    ) -> Rows:
         """As `Store.sql`."""
         return await self._workers.run(
             self._store.sql, query, params, max_rows=max_rows, timeout=timeout
@@ -377,7 +378,7 @@ class AsyncSession:
         before: tuple[str, int] | None = None,
         last: int | None = None,
         limit: int | None = None,
-    ) -> list[Json]:
+    ) -> Rows:
         """As `Session.entries`."""
         return await self._workers.run(
             self._session.entries,
@@ -460,6 +461,7 @@ class AsyncSession:
         max_bytes: int | None = None,
         format: Form = "loopstore",
         check: bool = False,
+        create: bool = False,
     ) -> Json:
         """As `Session.context`."""
         return await self._workers.run(
@@ -468,6 +470,7 @@ class AsyncSession:
             max_bytes=max_bytes,
             format=format,
             check=check,
+            create=create,
         )
 
     async def as_of(
@@ -489,10 +492,12 @@ class AsyncSession:
         """As `Session.record_context`."""
         return await self._workers.run(self._session.record_context)
 
-    async def prepare(self, *, format: Form = "loopstore", for_length: bool = False) -> Prepared:
+    async def prepare(
+        self, *, format: Form = "loopstore", for_length: bool = False, create: bool = False
+    ) -> Prepared:
         """As `Session.prepare`; a cancelled call commits nothing unless the commit had begun."""
         return await self._workers.cancellable(
-            lambda cancel: self._session._prepare(format, for_length, cancel)
+            lambda cancel: self._session._prepare(format, for_length, create, cancel)
         )
 
     async def compact(
@@ -677,7 +682,7 @@ class AsyncSession:
             start=start,
         )
 
-    async def history(self) -> list[Json]:
+    async def history(self) -> Rows:
         """As `Session.history`."""
         return await self._workers.run(self._session.history)
 

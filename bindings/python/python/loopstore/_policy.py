@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypedDict
 
 from loopstore import _arguments, _loopstore
@@ -156,7 +156,14 @@ _LOOK = 0.05
 """The interval in seconds in which a waiting hook checks its cancellation."""
 
 
-@dataclass(frozen=True)
+def _shown(value: Any) -> str:
+    """Return a field for `repr`: a number readable, a function by its name."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:_}"
+    return str(getattr(value, "__qualname__", None) or repr(value)) if callable(value) else repr(value)
+
+
+@dataclass(frozen=True, repr=False)
 class Policy:
     """When and how contexts are compacted: the window, the turns that are kept, and the strategy of the text.
 
@@ -220,6 +227,14 @@ class Policy:
     raises an error of it."""
     warn_at: float | None = None
     """The fraction of the window, such as 0.8, from which `warn` is called."""
+
+    def __repr__(self) -> str:
+        given = [
+            f"{each.name}={_shown(value)}"
+            for each in fields(self)
+            if (value := getattr(self, each.name)) is not None and value != {}
+        ]
+        return f"Policy({', '.join(given)})"
 
     def __post_init__(self) -> None:
         _check(self)

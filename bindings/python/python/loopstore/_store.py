@@ -8,14 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
+from html import escape
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, overload
 
 from loopstore import _arguments, _loopstore
 from loopstore._arguments import Instant, Path, Paths
-from loopstore._errors import InvalidInputError
+from loopstore._errors import InvalidInputError, NotFoundError
 from loopstore._json import FORMS, Form, Messages, decode, encode, messages
 from loopstore._policy import Policy, native, native_or_none
+from loopstore._rows import Rows
 from loopstore._sql import Params, with_params
 
 Json = dict[str, Any]
@@ -44,6 +46,15 @@ class Appended(NamedTuple):
     """What was completed in tool calls and results that came without an id or a name, and what was replaced in texts:
     a sentence for each."""
 
+    def __repr__(self) -> str:
+        if self.duplicate:
+            what = "a duplicate of an earlier append"
+        else:
+            what = f"{_counted(len(self.seqs), 'message')}, {_counted(self.tokens, 'token')}"
+        begun = f", began {', '.join(self.begun)}" if self.begun else ""
+        notes = f", {_counted(len(self.notes), 'note')}: {'; '.join(self.notes)}" if self.notes else ""
+        return f"<loopstore.Appended {what}: {self.loop_id}, {_turns(self.turns)}{begun}{notes}>"
+
 
 class CallState(NamedTuple):
     """The state of a tool call."""
@@ -56,7 +67,17 @@ class CallState(NamedTuple):
     """The result, once there is one."""
 
 
-@dataclass(frozen=True)
+def _counted(number: int, one: str) -> str:
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
+def _turns(turns: range) -> str:
+    if len(turns) == 0:
+        return "no turn"
+    return f"turn {turns[0]}" if len(turns) == 1 else f"turns {turns[0]} to {turns[-1]}"
+
+
+@dataclass(frozen=True, repr=False)
 class Prepared:
     """The context of the next model call, which fits the policy's window."""
 
@@ -83,6 +104,19 @@ class Prepared:
     open_calls: list[Json]
     """The tool calls that wait for their results, each with `id`, `name` and `arguments`."""
 
+    def __repr__(self) -> str:
+        parts = [_counted(len(self.messages), "message"), _counted(self.tokens, "token")]
+        if self.was_compacted:
+            parts.append("compacted")
+        for name, one in (
+            ("faults", "fault"),
+            ("mended", "mending"),
+            ("open_calls", "open call"),
+        ):
+            if found := getattr(self, name):
+                parts.append(_counted(len(found), one))
+        return f"<loopstore.Prepared {', '.join(parts)}: {self.loop_id}>"
+
     @property
     def messages(self) -> list[Json]:
         """The messages of the request, or its items in the form `responses`."""
@@ -90,7 +124,7 @@ class Prepared:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recall:
     """The answer to a question."""
 
@@ -102,6 +136,14 @@ class Recall:
     """The excerpts."""
     left_out: Json | None
     """What else was found."""
+
+    def __repr__(self) -> str:
+        size = f"{_counted(len(self.parts), 'part')}, {_counted(self.tokens, 'token')}"
+        return f"<loopstore.Recall {size}: {_arguments.shown(self.text)}>"
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
 
 
 class Store:
@@ -341,7 +383,7 @@ class Store:
         since: Instant | None = None,
         after: str | None = None,
         limit: int | None = None,
-    ) -> list[Json]:
+    ) -> Rows:
         """Return the rows of the view `v_sessions`, last active first.
 
         Args:
@@ -361,14 +403,12 @@ class Store:
             "after": _arguments.optional_text("after", after),
             "limit": _arguments.optional_count("limit", limit, "sessions"),
         }
-        found: list[Json] = decode(self._native.sessions(encode(given)))
-        return found
+        return Rows(decode(self._native.sessions(encode(given))))
 
-    def history(self, session: str | None = None) -> list[Json]:
+    def history(self, session: str | None = None) -> Rows:
         """Return all attempts to compact, newest first, each with its undos and redos as `flips`."""
         session = _arguments.optional_text("session", session)
-        found: list[Json] = decode(self._native.history(session))
-        return found
+        return Rows(decode(self._native.history(session)))
 
     def sql(
         self,
@@ -377,7 +417,7 @@ class Store:
         *,
         max_rows: int | None = None,
         timeout: float | timedelta | None = 60.0,
-    ) -> list[Json]:
+    ) -> Rows:
         """Run one read-only query, and return its rows.
 
         >>> store = Store.in_memory()
@@ -402,8 +442,7 @@ class Store:
         query = with_params(_arguments.text("query", query), params)
         max_rows = _arguments.optional_count("max_rows", max_rows, "rows")
         time = _arguments.seconds("timeout", timeout)
-        found: list[Json] = decode(self._native.sql(query, max_rows, time))
-        return found
+        return Rows(decode(self._native.sql(query, max_rows, time)))
 
     def import_(
         self,
@@ -518,6 +557,10 @@ class Session:
     def __repr__(self) -> str:
         return f"<loopstore.Session {self.id!r}>"
 
+    def _repr_html_(self) -> str:
+        """Return the attempts to compact the session as a table, for notebooks."""
+        return f"<p>{escape(repr(self))}</p>" + self.history()._repr_html_()
+
     def with_policy(self, policy: Policy) -> Session:
         """Return a handle on the same line, with another policy."""
         return Session(self._native.with_policy(native(policy)))
@@ -609,7 +652,7 @@ class Session:
         before: tuple[str, int] | None = None,
         last: int | None = None,
         limit: int | None = None,
-    ) -> list[Json]:
+    ) -> Rows:
         """Return stored messages in order, including those that a compaction hides, and extensions.
 
         Args:
@@ -629,8 +672,7 @@ class Session:
         query = _entry_query(
             whole_session, loop_id, seqs, roles, kinds, after, before, last, limit
         )
-        found: list[Json] = decode(self._native.entries(query))
-        return found
+        return Rows(decode(self._native.entries(query)))
 
     def count_entries(
         self,
@@ -709,6 +751,7 @@ class Session:
         max_bytes: int | None = None,
         format: Form = "loopstore",
         check: bool = False,
+        create: bool = False,
     ) -> Json:
         """Build the context of the next model call, without changing anything.
 
@@ -719,8 +762,10 @@ class Session:
                 `{"system"?, "messages"}`: keywords of the provider's call. `loopstore` returns `messages` with
                 `tokens`, `parts`, `faults` and more.
             check: True to compare each message with its digest; a mismatch is a `DamagedError`.
+            create: True for the empty context of a session that does not exist yet; its first append begins it.
 
         Raises:
+            NotFoundError: The session does not exist, and `create` is false.
             NeedsCompactionError: The context does not fit.
         """
         built: Json = decode(
@@ -732,7 +777,20 @@ class Session:
                 _arguments.flag("check", check),
             )
         )
+        self._check_exists(built, create)
         return built
+
+    def _check_exists(self, built: Json, create: bool) -> None:
+        """Fail if an empty context is that of a session that does not exist."""
+        has_messages = built.get("messages") or built.get("input")
+        if has_messages or _arguments.flag("create", create) or self._native.exists():
+            return
+        error = NotFoundError(
+            f"session `{self.id}` not found; `Store.sessions` lists all, and with create=True a session that its first"
+            " append begins has an empty context"
+        )
+        error.what, error.id = "session", self.id
+        raise error
 
     def as_of(
         self,
@@ -796,27 +854,33 @@ class Session:
         recorded: Json = decode(self._native.record_context())
         return recorded
 
-    def prepare(self, *, format: Form = "loopstore", for_length: bool = False) -> Prepared:
+    def prepare(
+        self, *, format: Form = "loopstore", for_length: bool = False, create: bool = False
+    ) -> Prepared:
         """Return the context of the next model call, compacted if the policy requires it.
 
         Args:
             format: As for `context`.
             for_length: True if the provider rejected the request or cut its answer for length: compacts in any
                 case.
+            create: True for the empty context of a session that does not exist yet; its first append begins it.
 
         Raises:
+            NotFoundError: The session does not exist, and `create` is false.
             BudgetTooSmallError: Not even the last turn fits.
             NeedsCompactionError: A required compaction failed or was vetoed.
             Exception: The error of a hook of the policy.
         """
-        return self._prepare(format, for_length, _loopstore.CancelFlag())
+        return self._prepare(format, for_length, create, _loopstore.CancelFlag())
 
     def _prepare(
-        self, format: Form, for_length: bool, cancel: _loopstore.CancelFlag
+        self, format: Form, for_length: bool, create: bool, cancel: _loopstore.CancelFlag
     ) -> Prepared:
         for_length = _arguments.flag("for_length", for_length)
         request, about = self._native.prepare(_form(format), for_length, cancel)
-        return Prepared(request=decode(request), **decode(about))
+        built: Json = decode(request)
+        self._check_exists(built, create)
+        return Prepared(request=built, **decode(about))
 
     def compact(
         self,
@@ -1090,10 +1154,9 @@ class Session:
         )
         return found
 
-    def history(self) -> list[Json]:
+    def history(self) -> Rows:
         """Return the attempts to compact this session, newest first."""
-        found: list[Json] = decode(self._native.history())
-        return found
+        return Rows(decode(self._native.history()))
 
     def show(self) -> Json:
         """Return the session's row of `v_sessions`, with its `loops` and their `blocks`."""
