@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 
 from loopstore import _arguments, _loopstore
 from loopstore._errors import InvalidInputError
+from loopstore._interrupt import on_caller
 from loopstore._json import decode, encode
 
 
@@ -402,6 +403,9 @@ def _hook(
         raise TypeError(f"a hook is a function, not {type(function).__name__}")
 
     def call(given: bytes, cancel: _loopstore.CancelFlag) -> bytes:
+        return on_caller(lambda: run(given, cancel))
+
+    def run(given: bytes, cancel: _loopstore.CancelFlag) -> bytes:
         answer = function(decode(given))
         if inspect.isawaitable(answer):
             answer = _awaited_until(answer, loop, cancel)

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, overload
 from loopstore import _arguments, _loopstore
 from loopstore._arguments import Instant, Path, Paths
 from loopstore._errors import InvalidInputError, NotFoundError
+from loopstore._interrupt import interruptible
 from loopstore._json import FORMS, Form, Messages, decode, encode, messages
 from loopstore._policy import Policy, native, native_or_none
 from loopstore._rows import Rows
@@ -341,7 +342,10 @@ class Store:
         query = _search_query(
             session, source, project, role, tool, since, until, hidden, limit, offset
         )
-        found: Json = decode(self._native.search(text, query, by == "session"))
+        by_session = by == "session"
+        found: Json = decode(
+            interruptible(lambda: self._native.search(text, query, by_session))
+        )
         return found
 
     def recall(
@@ -372,7 +376,9 @@ class Store:
         question = _arguments.text("question", question)
         max_tokens = _arguments.count("max_tokens", max_tokens, "tokens")
         query = _search_query(session, source, project, None, None, since, until, None, None, 0)
-        return _recalled(*self._native.recall(question, query, max_tokens))
+        return _recalled(
+            *interruptible(lambda: self._native.recall(question, query, max_tokens))
+        )
 
     def sessions(
         self,
@@ -442,7 +448,7 @@ class Store:
         query = with_params(_arguments.text("query", query), params)
         max_rows = _arguments.optional_count("max_rows", max_rows, "rows")
         time = _arguments.seconds("timeout", timeout)
-        return Rows(decode(self._native.sql(query, max_rows, time)))
+        return Rows(decode(interruptible(lambda: self._native.sql(query, max_rows, time))))
 
     def import_(
         self,
@@ -500,7 +506,7 @@ class Store:
 
     def verify(self) -> Json:
         """Derive every digest and total again: `{"ok": ..., "checked": ..., "problems": [...]}`."""
-        found: Json = decode(self._native.verify())
+        found: Json = decode(interruptible(self._native.verify))
         return found
 
 
@@ -877,7 +883,10 @@ class Session:
         self, format: Form, for_length: bool, create: bool, cancel: _loopstore.CancelFlag
     ) -> Prepared:
         for_length = _arguments.flag("for_length", for_length)
-        request, about = self._native.prepare(_form(format), for_length, cancel)
+        form = _form(format)
+        request, about = interruptible(
+            lambda: self._native.prepare(form, for_length, cancel), cancel
+        )
         built: Json = decode(request)
         self._check_exists(built, create)
         return Prepared(request=built, **decode(about))
@@ -899,6 +908,10 @@ class Session:
         Returns:
             The audit row: `run_id`, `outcome` (`committed`, `no_gain`, `not_needed`, `failed`, ...),
             `tokens_before`, `tokens_after`, `blocks` and more.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C, on the main thread: at once, also while a summariser runs, and nothing is
+                committed unless the commit had begun.
         """
         given = native_or_none(policy)
         return self._compact(force, dry_run, given, _loopstore.CancelFlag())
@@ -908,7 +921,9 @@ class Session:
     ) -> Json:
         force = _arguments.flag("force", force)
         dry_run = _arguments.flag("dry_run", dry_run)
-        report: Json = decode(self._native.compact(force, dry_run, given, cancel))
+        report: Json = decode(
+            interruptible(lambda: self._native.compact(force, dry_run, given, cancel), cancel)
+        )
         return report
 
     def undo(self, run: str | None = None, *, reason: str | None = None) -> Json:
@@ -1111,7 +1126,7 @@ class Session:
         query = _search_query(
             None, None, None, role, tool, since, until, hidden, limit, offset
         )
-        found: Json = decode(self._native.search(text, query))
+        found: Json = decode(interruptible(lambda: self._native.search(text, query)))
         return found
 
     def recall(self, question: str, max_tokens: int) -> Recall:
@@ -1121,7 +1136,7 @@ class Session:
         """
         question = _arguments.text("question", question)
         max_tokens = _arguments.count("max_tokens", max_tokens, "tokens")
-        return _recalled(*self._native.recall(question, max_tokens))
+        return _recalled(*interruptible(lambda: self._native.recall(question, max_tokens)))
 
     def expand(
         self,
