@@ -254,7 +254,7 @@ def test_hooks_that_cannot_work_are_refused() -> None:
         Policy(warn=warn)
     with pytest.raises(loopstore.InvalidInputError, match="both"):
         Policy(warn_at=0.8)
-    with pytest.raises(TypeError, match="a hook is a function"):
+    with pytest.raises(TypeError, match="`approve` is a function"):
         Policy(approve=True)  # type: ignore[arg-type]
 
 

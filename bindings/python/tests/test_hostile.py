@@ -30,7 +30,7 @@ def test_what_is_no_message_is_refused(chat: Session, given: Any) -> None:
     for form in ("loopstore", "openai", "responses", "anthropic"):
         with pytest.raises((TypeError, loopstore.InvalidInputError)):
             chat.append(given, format=form)  # type: ignore[arg-type]
-    assert chat.context()["messages"] == [] and not chat.exists()
+    assert chat.context(create=True)["messages"] == [] and not chat.exists()
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_message_that_cannot_be_kept_is_told_by_its_place(chat: Session, messa
     with pytest.raises(loopstore.InvalidInputError) as caught:
         chat.append([user("first"), message])
     assert str(caught.value) and isinstance(caught.value, ValueError)
-    assert chat.context()["messages"] == []
+    assert not chat.exists()
 
 
 def test_a_message_of_a_provider_without_its_format_is_refused_with_the_way_out(chat: Session) -> None:
@@ -87,7 +87,7 @@ def test_arguments_of_wrong_types_are_type_errors(store: Store, chat: Session) -
         with pytest.raises(TypeError):
             call()
     for overflow in (lambda: chat.context(max_tokens=-1), lambda: chat.fork("loop-1", 2**40)):
-        with pytest.raises(OverflowError):
+        with pytest.raises(loopstore.InvalidInputError, match="`max_tokens`|`turn`"):
             overflow()
 
 
@@ -107,10 +107,14 @@ def test_an_unknown_word_says_which_ones_are_known(store: Store, chat: Session) 
 
 
 def test_what_is_not_there_is_not_found(store: Store, chat: Session) -> None:
-    assert chat.context()["messages"] == [] and chat.leaf() is None
-    assert chat.prepare().messages == [] and chat.recall("anything", 200).parts == []
+    assert chat.context(create=True)["messages"] == [] and chat.leaf() is None
+    assert chat.prepare(create=True).messages == [] and chat.recall("anything", 200).parts == []
     assert chat.entries() == [] and chat.append_keys() == [] and chat.appended("key") is None
     calls: list[Any] = [
+        chat.context,
+        chat.prepare,
+        lambda: chat.context(format="openai"),
+        lambda: chat.prepare(format="responses"),
         chat.undo,
         chat.redo,
         chat.pins,

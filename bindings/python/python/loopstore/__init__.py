@@ -63,6 +63,7 @@ from loopstore._policy import (
     Warn,
     WindowWarning,
 )
+from loopstore._rows import Rows
 from loopstore._store import Appended, CallState, EditTarget, Prepared, Recall, Session, Store
 
 __all__ = [
@@ -101,6 +102,7 @@ __all__ = [
     "Recall",
     "Refuse",
     "Rewrite",
+    "Rows",
     "Session",
     "StorageError",
     "Store",

@@ -8,19 +8,23 @@ makes safe to repeat.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal
 
+from loopstore import _arguments
+from loopstore._arguments import Instant, Path, Paths
 from loopstore._json import Form, Messages
-from loopstore._policy import Policy, native
+from loopstore._policy import Policy, native, native_or_none
+from loopstore._rows import Rows
+from loopstore._sql import Params
 from loopstore._store import (
     Appended,
     CallState,
     Confidence,
     EditTarget,
     Json,
-    Path,
     Prepared,
     Recall,
     Session,
@@ -36,7 +40,7 @@ class AsyncStore:
 
     >>> async def chat() -> int:
     ...     async with await AsyncStore.in_memory() as store:
-    ...         session = await store.session("weather")
+    ...         session = store.session("weather")
     ...         await session.append({"role": "user", "content": "Rain?"}, format="openai")
     ...         return len((await session.context())["messages"])
     >>> asyncio.run(chat())
@@ -127,10 +131,13 @@ class AsyncStore:
         if not self.closed:
             await self.close()
 
-    async def session(self, id: str, *, policy: Policy | None = None) -> AsyncSession:
-        """As `Store.session`; coroutines of the policy's functions run on this event loop."""
-        given = native(policy, asyncio.get_running_loop()) if policy else None
-        session = Session(self._store._native.session(id, given))
+    def session(self, id: str, *, policy: Policy | None = None) -> AsyncSession:
+        """As `Store.session`; coroutines of the policy's functions run on the event loop of the caller.
+
+        It need not be awaited, and may be.
+        """
+        given = native_or_none(policy, _running_loop())
+        session = Session(self._store._native.session(_arguments.text("id", id), given))
         return AsyncSession(session, self._workers)
 
     async def search(
@@ -143,8 +150,8 @@ class AsyncStore:
         project: str | None = None,
         role: str | None = None,
         tool: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since: Instant | int | None = None,
+        until: Instant | int | None = None,
         hidden: bool | None = None,
         limit: int | None = None,
         offset: int = 0,
@@ -167,11 +174,26 @@ class AsyncStore:
         )
 
     async def recall(
-        self, question: str, max_tokens: int, *, session: str | None = None
+        self,
+        question: str,
+        max_tokens: int,
+        *,
+        session: str | None = None,
+        source: str | None = None,
+        project: str | None = None,
+        since: Instant | int | None = None,
+        until: Instant | int | None = None,
     ) -> Recall:
         """As `Store.recall`."""
         return await self._workers.run(
-            self._store.recall, question, max_tokens, session=session
+            self._store.recall,
+            question,
+            max_tokens,
+            session=session,
+            source=source,
+            project=project,
+            since=since,
+            until=until,
         )
 
     async def sessions(
@@ -180,10 +202,10 @@ class AsyncStore:
         source: str | None = None,
         project: str | None = None,
         text: str | None = None,
-        since: str | None = None,
+        since: Instant | None = None,
         after: str | None = None,
         limit: int | None = None,
-    ) -> list[Json]:
+    ) -> Rows:
         """As `Store.sessions`."""
         return await self._workers.run(
             self._store.sessions,
@@ -195,21 +217,26 @@ class AsyncStore:
             limit=limit,
         )
 
-    async def history(self, session: str | None = None) -> list[Json]:
+    async def history(self, session: str | None = None) -> Rows:
         """As `Store.history`."""
         return await self._workers.run(self._store.history, session)
 
     async def sql(
-        self, query: str, *, max_rows: int | None = None, timeout: float | None = 60.0
-    ) -> list[Json]:
+        self,
+        query: str,
+        params: Params | None = None,
+        *,
+        max_rows: int | None = None,
+        timeout: float | timedelta | None = 60.0,
+    ) -> Rows:
         """As `Store.sql`."""
         return await self._workers.run(
-            self._store.sql, query, max_rows=max_rows, timeout=timeout
+            self._store.sql, query, params, max_rows=max_rows, timeout=timeout
         )
 
     async def import_(
         self,
-        *paths: Path,
+        *paths: Paths,
         format: str | None = None,
         session: str | None = None,
         redact: bool = False,
@@ -251,8 +278,21 @@ class AsyncStore:
         return f"<loopstore.AsyncStore {'(closed)' if self.closed else self.place}>"
 
 
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of the caller; `None` outside of one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 class AsyncSession:
     """One agent's history, for asyncio: `Session` with coroutines. Get one with `AsyncStore.session`."""
+
+    def __await__(self) -> Generator[None, None, AsyncSession]:
+        """Return the handle itself: `await store.session(id)` is the same as without `await`."""
+        yield from ()
+        return self
 
     def __init__(self, session: Session, workers: Workers) -> None:
         """Take a session and the threads of its store."""
@@ -338,7 +378,7 @@ class AsyncSession:
         before: tuple[str, int] | None = None,
         last: int | None = None,
         limit: int | None = None,
-    ) -> list[Json]:
+    ) -> Rows:
         """As `Session.entries`."""
         return await self._workers.run(
             self._session.entries,
@@ -421,6 +461,7 @@ class AsyncSession:
         max_bytes: int | None = None,
         format: Form = "loopstore",
         check: bool = False,
+        create: bool = False,
     ) -> Json:
         """As `Session.context`."""
         return await self._workers.run(
@@ -429,6 +470,7 @@ class AsyncSession:
             max_bytes=max_bytes,
             format=format,
             check=check,
+            create=create,
         )
 
     async def as_of(
@@ -437,7 +479,7 @@ class AsyncSession:
         turn: int | None = None,
         *,
         run: str | None = None,
-        time: str | None = None,
+        time: Instant | None = None,
         manifest: str | None = None,
         format: Form = "loopstore",
     ) -> Json:
@@ -450,17 +492,19 @@ class AsyncSession:
         """As `Session.record_context`."""
         return await self._workers.run(self._session.record_context)
 
-    async def prepare(self, *, format: Form = "loopstore", for_length: bool = False) -> Prepared:
+    async def prepare(
+        self, *, format: Form = "loopstore", for_length: bool = False, create: bool = False
+    ) -> Prepared:
         """As `Session.prepare`; a cancelled call commits nothing unless the commit had begun."""
         return await self._workers.cancellable(
-            lambda cancel: self._session._prepare(format, for_length, cancel)
+            lambda cancel: self._session._prepare(format, for_length, create, cancel)
         )
 
     async def compact(
         self, *, force: bool = False, dry_run: bool = False, policy: Policy | None = None
     ) -> Json:
         """As `Session.compact`; coroutines of the policy's functions run on this event loop."""
-        given = native(policy, asyncio.get_running_loop()) if policy else None
+        given = native_or_none(policy, asyncio.get_running_loop())
         return await self._workers.cancellable(
             lambda cancel: self._session._compact(force, dry_run, given, cancel)
         )
@@ -594,8 +638,8 @@ class AsyncSession:
         *,
         role: str | None = None,
         tool: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since: Instant | int | None = None,
+        until: Instant | int | None = None,
         hidden: bool | None = None,
         limit: int | None = None,
         offset: int = 0,
@@ -638,7 +682,7 @@ class AsyncSession:
             start=start,
         )
 
-    async def history(self) -> list[Json]:
+    async def history(self) -> Rows:
         """As `Session.history`."""
         return await self._workers.run(self._session.history)
 

@@ -1,6 +1,6 @@
 """The native part of loopstore: handles, and JSON as bytes. Use `loopstore.Store`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, final
 
@@ -61,7 +61,7 @@ class Store:
     def sql(self, query: str, max_rows: int | None, timeout: float | None) -> bytes: ...
     def import_paths(
         self,
-        paths: list[_Path],
+        paths: Sequence[_Path],
         format: str | None,
         session: str | None,
         redaction: bytes | None,

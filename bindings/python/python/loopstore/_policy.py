@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypedDict
 
-from loopstore import _loopstore
+from loopstore import _arguments, _loopstore
+from loopstore._errors import InvalidInputError
+from loopstore._interrupt import on_caller
 from loopstore._json import decode, encode
 
 
@@ -154,7 +157,14 @@ _LOOK = 0.05
 """The interval in seconds in which a waiting hook checks its cancellation."""
 
 
-@dataclass(frozen=True)
+def _shown(value: Any) -> str:
+    """Return a field for `repr`: a number readable, a function by its name."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:_}"
+    return str(getattr(value, "__qualname__", None) or repr(value)) if callable(value) else repr(value)
+
+
+@dataclass(frozen=True, repr=False)
 class Policy:
     """When and how contexts are compacted: the window, the turns that are kept, and the strategy of the text.
 
@@ -219,14 +229,138 @@ class Policy:
     warn_at: float | None = None
     """The fraction of the window, such as 0.8, from which `warn` is called."""
 
+    def __repr__(self) -> str:
+        given = [
+            f"{each.name}={_shown(value)}"
+            for each in fields(self)
+            if (value := getattr(self, each.name)) is not None and value != {}
+        ]
+        return f"Policy({', '.join(given)})"
+
     def __post_init__(self) -> None:
+        _check(self)
         _loopstore.check_policy(native(self))
+
+
+_TOKENS = (
+    "system_tokens",
+    "keep_prompts",
+    "max_summary_tokens",
+    "max_rollup_tokens",
+)
+_WORDS = {
+    "trigger": ("headroom", "reserves", "target"),
+    "system_prompts": ("appended", "all", "none"),
+    "recent_window": ("loop", "chain"),
+    "provider": ("openai", "anthropic"),
+    "older_loops": ("skip", "rollup"),
+    "strategy": ("one-liner", "digest"),
+}
+_SCOPE = re.compile(r"fixed:\d+|token-budget")
+_KEPT = re.compile(r"((user-turns|messages):)?\d+")
+_DEFAULT_WINDOW = 128_000
+_RESERVES = {"system": 2_000, "output": 4_000, "safety": 5_000}
+
+
+def _check(policy: Policy) -> None:
+    """Fail if a field has another type or is out of range, and name the field."""
+    _arguments.optional_count("window", policy.window, "tokens", least=1)
+    for name in _TOKENS:
+        _arguments.optional_count(name, getattr(policy, name), "tokens")
+    _arguments.optional_count("max_bytes", policy.max_bytes, "bytes", least=1)
+    _arguments.optional_count(
+        "keep_first", policy.keep_first, "turns", most=_arguments.MOST_PLACE
+    )
+    _arguments.optional_count("tool_output_lines", policy.tool_output_lines, "lines")
+    _arguments.optional_text("model", policy.model)
+    _arguments.optional_text("summarizer_name", policy.summarizer_name)
+    for name, words in _WORDS.items():
+        _arguments.optional_choice(name, getattr(policy, name), words)
+    scope = _arguments.optional_text("scope", policy.scope)
+    if scope is not None and not _SCOPE.fullmatch(scope):
+        raise _arguments.wrong_value("scope", "`fixed:N` (loops) or `token-budget`", scope)
+    kept = policy.keep_recent
+    if not isinstance(kept, str):
+        _arguments.optional_count("keep_recent", kept, "turns", most=_arguments.MOST_PLACE)
+    elif not _KEPT.fullmatch(kept):
+        expected = "a number of turns, `user-turns:N` or `messages:N`"
+        raise _arguments.wrong_value("keep_recent", expected, kept)
+    for name in ("models", "trigger_params"):
+        if not isinstance(getattr(policy, name), Mapping):
+            raise _arguments.wrong_type(name, "a dict", getattr(policy, name))
+    for model, window in policy.models.items():
+        _arguments.text("a model of models", model)
+        _arguments.count(f"models[{model!r}]", window, "tokens", least=1)
+    for parameter, value in policy.trigger_params.items():
+        name = f"trigger_params[{parameter!r}]"
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise _arguments.wrong_type(name, "a number", value)
+    _check_clearing(policy.clear_tool_results)
+    _check_functions(policy)
+    _check_window(policy)
+
+
+def _check_clearing(given: Any) -> None:
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        expected = "a dict of `keep`, `at_least` and `exclude_tools`"
+        raise _arguments.wrong_type("clear_tool_results", expected, given)
+    for name, value in given.items():
+        shown = f"clear_tool_results[{name!r}]"
+        if name == "keep":
+            _arguments.count(shown, value, "results")
+        elif name == "at_least":
+            _arguments.count(shown, value, "tokens")
+        elif name == "exclude_tools":
+            _arguments.texts(shown, value)
+
+
+def _check_functions(policy: Policy) -> None:
+    if policy.summarizer is not None:
+        _arguments.function("summarizer", policy.summarizer, "a SummaryRequest")
+    if policy.approve is not None:
+        _arguments.function("approve", policy.approve, "a Proposal")
+    if policy.warn is not None:
+        _arguments.function("warn", policy.warn, "a WindowWarning")
+    fraction: Any = policy.warn_at
+    if fraction is not None and (isinstance(fraction, bool) or not isinstance(fraction, (int, float))):
+        raise _arguments.wrong_type("warn_at", "a fraction of the window, such as 0.8", fraction)
+
+
+def _check_window(policy: Policy) -> None:
+    """Fail if nothing of the window is left for messages."""
+    window = policy.window
+    if window is None:
+        if policy.model is not None or policy.trigger == "target":
+            return
+        window = _DEFAULT_WINDOW
+    system, kept = policy.system_tokens or 0, "`system_tokens`"
+    if policy.trigger == "reserves":
+        reserves = {**_RESERVES, **policy.trigger_params}
+        system = int(max(system, reserves["system"]) + reserves["output"] + reserves["safety"])
+        kept = "the reserves for the system prompt, the answer and safety (`trigger_params`)"
+    if window <= system:
+        raise InvalidInputError(
+            f"`window` of {window:,} tokens leaves none for messages: {kept} take {system:,}; give a larger window, or"
+            " smaller reserves"
+        )
+
+
+def native_or_none(
+    policy: Policy | None, loop: asyncio.AbstractEventLoop | None = None
+) -> NativePolicy | None:
+    """Return the policy for the native part; `None` if there is none."""
+    return None if policy is None else native(policy, loop)
 
 
 def native(
     policy: Policy, loop: asyncio.AbstractEventLoop | None = None
 ) -> NativePolicy:
     """Return the policy for the native part; coroutines of its functions run on `loop`."""
+    if not isinstance(policy, Policy):
+        way = "write loopstore.Policy(**fields)" if isinstance(policy, Mapping) else "see loopstore.Policy"
+        raise TypeError(f"`policy` is a loopstore.Policy, not {_arguments.typed(policy)}: {way}")
     given = {
         "policy": policy.trigger,
         "policy_param": dict(policy.trigger_params),
@@ -269,6 +403,9 @@ def _hook(
         raise TypeError(f"a hook is a function, not {type(function).__name__}")
 
     def call(given: bytes, cancel: _loopstore.CancelFlag) -> bytes:
+        return on_caller(lambda: run(given, cancel))
+
+    def run(given: bytes, cancel: _loopstore.CancelFlag) -> bytes:
         answer = function(decode(given))
         if inspect.isawaitable(answer):
             answer = _awaited_until(answer, loop, cancel)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from os import PathLike, fspath
+from datetime import timedelta
+from difflib import get_close_matches
+from html import escape
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, overload
 
-from loopstore import _loopstore
-from loopstore._json import Form, Messages, decode, encode, messages
-from loopstore._policy import Policy, native
+from loopstore import _arguments, _loopstore
+from loopstore._arguments import Instant, Path, Paths
+from loopstore._errors import InvalidInputError, NotFoundError
+from loopstore._interrupt import interruptible
+from loopstore._json import FORMS, Form, Messages, decode, encode, messages
+from loopstore._policy import Policy, native, native_or_none
+from loopstore._rows import Rows
+from loopstore._sql import Params, with_params
 
-Path = str | PathLike[str]
 Json = dict[str, Any]
 Confidence = Literal["low", "medium", "high"]
 EditTarget = str | Mapping[str, Any]
@@ -37,7 +44,17 @@ class Appended(NamedTuple):
     duplicate: bool
     """Whether the session had an append of this key before, and nothing was appended now."""
     notes: list[str]
-    """What was completed in tool calls and results that came without an id or a name: a sentence for each."""
+    """What was completed in tool calls and results that came without an id or a name, and what was replaced in texts:
+    a sentence for each."""
+
+    def __repr__(self) -> str:
+        if self.duplicate:
+            what = "a duplicate of an earlier append"
+        else:
+            what = f"{_counted(len(self.seqs), 'message')}, {_counted(self.tokens, 'token')}"
+        begun = f", began {', '.join(self.begun)}" if self.begun else ""
+        notes = f", {_counted(len(self.notes), 'note')}: {'; '.join(self.notes)}" if self.notes else ""
+        return f"<loopstore.Appended {what}: {self.loop_id}, {_turns(self.turns)}{begun}{notes}>"
 
 
 class CallState(NamedTuple):
@@ -51,7 +68,17 @@ class CallState(NamedTuple):
     """The result, once there is one."""
 
 
-@dataclass(frozen=True)
+def _counted(number: int, one: str) -> str:
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
+def _turns(turns: range) -> str:
+    if len(turns) == 0:
+        return "no turn"
+    return f"turn {turns[0]}" if len(turns) == 1 else f"turns {turns[0]} to {turns[-1]}"
+
+
+@dataclass(frozen=True, repr=False)
 class Prepared:
     """The context of the next model call, which fits the policy's window."""
 
@@ -78,6 +105,19 @@ class Prepared:
     open_calls: list[Json]
     """The tool calls that wait for their results, each with `id`, `name` and `arguments`."""
 
+    def __repr__(self) -> str:
+        parts = [_counted(len(self.messages), "message"), _counted(self.tokens, "token")]
+        if self.was_compacted:
+            parts.append("compacted")
+        for name, one in (
+            ("faults", "fault"),
+            ("mended", "mending"),
+            ("open_calls", "open call"),
+        ):
+            if found := getattr(self, name):
+                parts.append(_counted(len(found), one))
+        return f"<loopstore.Prepared {', '.join(parts)}: {self.loop_id}>"
+
     @property
     def messages(self) -> list[Json]:
         """The messages of the request, or its items in the form `responses`."""
@@ -85,7 +125,7 @@ class Prepared:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recall:
     """The answer to a question."""
 
@@ -97,6 +137,14 @@ class Recall:
     """The excerpts."""
     left_out: Json | None
     """What else was found."""
+
+    def __repr__(self) -> str:
+        size = f"{_counted(len(self.parts), 'part')}, {_counted(self.tokens, 'token')}"
+        return f"<loopstore.Recall {size}: {_arguments.shown(self.text)}>"
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
 
 
 class Store:
@@ -134,13 +182,18 @@ class Store:
     ) -> Store:
         """Open a SQLite database, which is created if it does not exist.
 
+        >>> Store.open(":memory:")
+        <loopstore.Store in memory>
+
         On Linux, Python's own `sqlite3` may have the same file open. On other systems it must not while the store
         is open (a `RuntimeWarning` states it): the locks of a file belong to the process there, and the first
         close of the file removes them. Other processes may use the file on every system; `Store.sql` reads
         everywhere.
 
         Args:
-            path: The file.
+            path: The file; `~` at its start is the home folder. `":memory:"` is a database in memory, as `in_memory`
+                opens it. A URL as of SQLAlchemy is understood too: `sqlite:///relative.db`,
+                `sqlite:////absolute.db`, `sqlite://` (in memory).
             policy: The policy of sessions that are given no policy of their own.
             counter: The token counter; by default that of the database, `heuristic` for a new one.
             durability: The cost of a power loss: nothing (`full`), or the last appends (`normal`).
@@ -148,28 +201,42 @@ class Store:
             read_only: True to open the database for reading only.
 
         Raises:
+            InvalidInputError: An argument cannot be used; the text names it.
             OpenError: The file is no database of this version, or cannot be read.
             DamagedError: The file is damaged.
             BusyError: Another program holds the database.
         """
-        secret = key.encode() if isinstance(key, str) else key
+        file = _arguments.location("path", path)
+        if file is None:
+            if key is not None or durability is not None or read_only:
+                raise InvalidInputError(
+                    "`key`, `durability` and `read_only` are for a file; a database in memory has none of them"
+                )
+            return cls.in_memory(policy=policy, counter=counter)
+        counter = _arguments.optional_text("counter", counter)
+        durability = _arguments.optional_choice("durability", durability, ("full", "normal"))
+        read_only = _arguments.flag("read_only", read_only)
+        if key is not None and not isinstance(key, (str, bytes)):
+            raise TypeError(f"`key` is a text or bytes, not {type(key).__name__}")
+        secret = _arguments.text("key", key).encode() if isinstance(key, str) else key
         if not _loopstore.allows_other_copies():
             warnings.warn(
-                f"do not open {path} with `sqlite3` in this process while the store is open: on this system that"
+                f"do not open {file} with `sqlite3` in this process while the store is open: on this system that"
                 " would take the locks of the store away and destroy the database; use `Store.sql`",
                 RuntimeWarning,
                 stacklevel=2,
             )
         return cls(
             _loopstore.Store.open(
-                path, native(policy or Policy()), counter, durability, secret, read_only
+                file, _policy_or_default(policy), counter, durability, secret, read_only
             )
         )
 
     @classmethod
     def in_memory(cls, *, policy: Policy | None = None, counter: str | None = None) -> Store:
         """Open a database in memory, which is lost when the store is closed."""
-        return cls(_loopstore.Store.in_memory(native(policy or Policy()), counter))
+        counter = _arguments.optional_text("counter", counter)
+        return cls(_loopstore.Store.in_memory(_policy_or_default(policy), counter))
 
     @classmethod
     def connect(
@@ -186,7 +253,12 @@ class Store:
             OpenError: The server cannot be reached or rejects the connection, or the database has other content.
             UnsupportedError: This build does not support PostgreSQL.
         """
-        return cls(_loopstore.Store.connect(url, native(policy or Policy()), counter, read_only))
+        url = _arguments.text("url", url)
+        if url.startswith("sqlite:"):
+            raise InvalidInputError("`url` is that of a file: use Store.open(url)")
+        counter = _arguments.optional_text("counter", counter)
+        read_only = _arguments.flag("read_only", read_only)
+        return cls(_loopstore.Store.connect(url, _policy_or_default(policy), counter, read_only))
 
     @property
     def place(self) -> str:
@@ -226,7 +298,7 @@ class Store:
         Raises:
             InvalidInputError: The id is empty or longer than 512 bytes.
         """
-        return Session(self._native.session(id, native(policy) if policy else None))
+        return Session(self._native.session(_arguments.text("id", id), native_or_none(policy)))
 
     def search(
         self,
@@ -238,8 +310,8 @@ class Store:
         project: str | None = None,
         role: str | None = None,
         tool: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since: Instant | int | None = None,
+        until: Instant | int | None = None,
         hidden: bool | None = None,
         limit: int | None = None,
         offset: int = 0,
@@ -254,8 +326,9 @@ class Store:
             project: Only sessions whose project folder has this text in its path.
             role: Only messages of this role: `user`, `assistant`, `toolResult`.
             tool: Only calls of this tool and their results.
-            since: Only messages of this time or later, in milliseconds since the epoch.
-            until: Only messages of this time or earlier.
+            since: Only messages of this time or later: a `datetime` (without a zone it is local), a `date`, a
+                `timedelta` (so long ago), ISO 8601 text (without a zone it is UTC), or milliseconds since 1970.
+            until: Only messages of this time or earlier; of a `date` all of the day.
             hidden: True for only messages that the context does not contain, false for only those that it
                 contains.
             limit: The maximum number of hits; 20 by default.
@@ -264,29 +337,48 @@ class Store:
         Returns:
             `{"hits": [...], "indexed": ..., "next": ...}`; with `by="session"` `sessions` in place of `hits`.
         """
-        given = {
-            "session": session,
-            "source": source,
-            "project": project,
-            "role": role,
-            "tool": tool,
-            "since": since,
-            "until": until,
-            "hidden": hidden,
-            "limit": limit,
-            "offset": offset,
-        }
-        found: Json = decode(self._native.search(text, encode(given), by == "session"))
+        text = _arguments.text("text", text)
+        _arguments.choice("by", by, ("message", "session"))
+        query = _search_query(
+            session, source, project, role, tool, since, until, hidden, limit, offset
+        )
+        by_session = by == "session"
+        found: Json = decode(
+            interruptible(lambda: self._native.search(text, query, by_session))
+        )
         return found
 
-    def recall(self, question: str, max_tokens: int, *, session: str | None = None) -> Recall:
+    def recall(
+        self,
+        question: str,
+        max_tokens: int,
+        *,
+        session: str | None = None,
+        source: str | None = None,
+        project: str | None = None,
+        since: Instant | int | None = None,
+        until: Instant | int | None = None,
+    ) -> Recall:
         """Answer a question from all messages, in at most `max_tokens` tokens.
+
+        Args:
+            question: The question in plain words.
+            max_tokens: The maximum number of tokens of the answer.
+            session: Only from messages of this session.
+            source: Only from sessions that were imported from this format.
+            project: Only from sessions whose project folder has this text in its path.
+            since: Only from messages of this time or later: as for `search`.
+            until: Only from messages of this time or earlier.
 
         Raises:
             BudgetTooSmallError: The smallest answer does not fit.
         """
-        query = encode({"session": session})
-        return _recalled(*self._native.recall(question, query, max_tokens))
+        question = _arguments.text("question", question)
+        max_tokens = _arguments.count("max_tokens", max_tokens, "tokens")
+        query = _search_query(session, source, project, None, None, since, until, None, None, 0)
+        return _recalled(
+            *interruptible(lambda: self._native.recall(question, query, max_tokens))
+        )
 
     def sessions(
         self,
@@ -294,50 +386,73 @@ class Store:
         source: str | None = None,
         project: str | None = None,
         text: str | None = None,
-        since: str | None = None,
+        since: Instant | None = None,
         after: str | None = None,
         limit: int | None = None,
-    ) -> list[Json]:
+    ) -> Rows:
         """Return the rows of the view `v_sessions`, last active first.
 
         Args:
             source: Only sessions of this importer.
             project: Only sessions whose project contains this text.
             text: Only sessions with this text in title, prompt or id.
-            since: Only sessions that were active at this time or later, as ISO-8601 text.
+            since: Only sessions that were active at this time or later: a `datetime`, a `date`, a `timedelta` (so
+                long ago), or ISO 8601 text.
             after: Only sessions after this one in the list: with `limit`, the next page.
             limit: The maximum number of sessions.
         """
         given = {
-            "source": source,
-            "project": project,
-            "text": text,
-            "since": since,
-            "after": after,
-            "limit": limit,
+            "source": _arguments.optional_text("source", source),
+            "project": _arguments.optional_text("project", project),
+            "text": _arguments.optional_text("text", text),
+            "since": _arguments.optional_iso("since", since),
+            "after": _arguments.optional_text("after", after),
+            "limit": _arguments.optional_count("limit", limit, "sessions"),
         }
-        found: list[Json] = decode(self._native.sessions(encode(given)))
-        return found
+        return Rows(decode(self._native.sessions(encode(given))))
 
-    def history(self, session: str | None = None) -> list[Json]:
+    def history(self, session: str | None = None) -> Rows:
         """Return all attempts to compact, newest first, each with its undos and redos as `flips`."""
-        found: list[Json] = decode(self._native.history(session))
-        return found
+        session = _arguments.optional_text("session", session)
+        return Rows(decode(self._native.history(session)))
 
     def sql(
-        self, query: str, *, max_rows: int | None = None, timeout: float | None = 60.0
-    ) -> list[Json]:
+        self,
+        query: str,
+        params: Params | None = None,
+        *,
+        max_rows: int | None = None,
+        timeout: float | timedelta | None = 60.0,
+    ) -> Rows:
         """Run one read-only query, and return its rows.
 
-        >>> Store.in_memory().sql("SELECT count(*) AS n FROM v_messages")
+        >>> store = Store.in_memory()
+        >>> store.sql("SELECT count(*) AS n FROM v_messages")
         [{'n': 0}]
+        >>> store.sql("SELECT ? AS city, :days AS days", {"days": 3})
+        Traceback (most recent call last):
+        loopstore._errors.InvalidInputError: the query needs `params[0]`: give `params` as a list
+        >>> store.sql("SELECT ? AS city", ["Rome"])
+        [{'city': 'Rome'}]
+
+        Args:
+            query: The query, over the views and tables.
+            params: The values of `?` as a list, or those of `:name` as a dict: numbers, texts, bytes, times.
+            max_rows: The maximum number of rows.
+            timeout: The maximum time in seconds, or as a `timedelta`; `None` is no limit.
+
+        Raises:
+            InvalidInputError: The query fails, would write, or does not match `params`.
+            StorageError: The query takes longer than `timeout`.
         """
-        found: list[Json] = decode(self._native.sql(query, max_rows, timeout))
-        return found
+        query = with_params(_arguments.text("query", query), params)
+        max_rows = _arguments.optional_count("max_rows", max_rows, "rows")
+        time = _arguments.seconds("timeout", timeout)
+        return Rows(decode(interruptible(lambda: self._native.sql(query, max_rows, time))))
 
     def import_(
         self,
-        *paths: Path,
+        *paths: Paths,
         format: str | None = None,
         session: str | None = None,
         redact: bool = False,
@@ -349,7 +464,7 @@ class Store:
         """Import transcripts of other tools; a second import adds only new content.
 
         Args:
-            paths: Files and folders.
+            paths: Files and folders, or lists of them; `~` at the start of a path is the home folder.
             format: The format of the files; by default it is detected for each file.
             session: Only this session of the files.
             redact: True to replace secrets by markers before anything is stored.
@@ -363,16 +478,25 @@ class Store:
             The imported content: `files`, `sessions`, `messages`, `added_messages`, `skipped` and more.
         """
         redaction = encode(_redaction(allow, only, min_confidence))
-        report: Json = decode(
-            self._native.import_paths(
-                list(paths), format, session, redaction if redact else None, keep_source
-            )
-        )
+        files = _arguments.paths("paths", paths)
+        format = _arguments.optional_text("format", format)
+        session = _arguments.optional_text("session", session)
+        given = redaction if _arguments.flag("redact", redact) else None
+        keep_source = _arguments.flag("keep_source", keep_source)
+        with _suggestion(format):
+            found = self._native.import_paths(files, format, session, given, keep_source)
+        report: Json = decode(found)
         return report
 
     def import_bytes(self, transcript: bytes, *, format: str, name: Path = "transcript") -> Json:
         """Import a transcript from memory; in some formats the name is the id."""
-        report: Json = decode(self._native.import_bytes(name, transcript, format))
+        if not isinstance(transcript, (bytes, bytearray, memoryview)):
+            raise _arguments.wrong_type("transcript", "bytes", transcript)
+        name = _arguments.path("name", name)
+        format = _arguments.text("format", format)
+        with _suggestion(format):
+            found = self._native.import_bytes(name, bytes(transcript), format)
+        report: Json = decode(found)
         return report
 
     def stats(self) -> dict[str, int]:
@@ -382,7 +506,7 @@ class Store:
 
     def verify(self) -> Json:
         """Derive every digest and total again: `{"ok": ..., "checked": ..., "problems": [...]}`."""
-        found: Json = decode(self._native.verify())
+        found: Json = decode(interruptible(self._native.verify))
         return found
 
 
@@ -390,17 +514,27 @@ def _conditions(
     match: str | None, tool: str | None, larger: int | None, older_than: int | None
 ) -> Json:
     """Return the conditions of an edit for the native part."""
-    return {"match": match, "tool": tool, "larger": larger, "older_than": older_than}
+    return {
+        "match": _arguments.optional_text("match", match),
+        "tool": _arguments.optional_text("tool", tool),
+        "larger": _arguments.optional_count("larger", larger, "bytes"),
+        "older_than": _arguments.optional_count(
+            "older_than", older_than, "turns", most=_arguments.MOST_PLACE
+        ),
+    }
 
 
 def _redaction(
     allow: Iterable[str], only: Iterable[str], min_confidence: Confidence | None
 ) -> Json:
     """Return the redaction policy for the native part."""
-    for name, given in (("allow", allow), ("only", only)):
-        if isinstance(given, str):
-            raise TypeError(f"{name} is a list of texts, not a text")
-    return {"allow": list(allow), "only": list(only), "min_confidence": min_confidence}
+    return {
+        "allow": _arguments.texts("allow", allow),
+        "only": _arguments.texts("only", only),
+        "min_confidence": _arguments.optional_choice(
+            "min_confidence", min_confidence, ("low", "medium", "high")
+        ),
+    }
 
 
 class Session:
@@ -429,6 +563,10 @@ class Session:
     def __repr__(self) -> str:
         return f"<loopstore.Session {self.id!r}>"
 
+    def _repr_html_(self) -> str:
+        """Return the attempts to compact the session as a table, for notebooks."""
+        return f"<p>{escape(repr(self))}</p>" + self.history()._repr_html_()
+
     def with_policy(self, policy: Policy) -> Session:
         """Return a handle on the same line, with another policy."""
         return Session(self._native.with_policy(native(policy)))
@@ -444,7 +582,9 @@ class Session:
 
         Args:
             given: A message, several, or the JSON of either as `str` or `bytes`. In the form of a provider
-                also a whole answer of its API.
+                also a whole answer of its API. Objects of its SDK, and of pydantic, may stand for dictionaries. A
+                `datetime` is stored as ISO 8601 text, half of a surrogate pair as U+FFFD (with a note); NaN is
+                refused.
             format: The form of the messages.
             key: Append once: if the session has an append of these messages under this key, nothing is
                 appended, and the result is that of the first append.
@@ -455,7 +595,10 @@ class Session:
             LoopHeldError: Another program drives the loop.
             BusyError: Another writer held the database too long.
         """
-        return _appended(self._native.append(format, messages(given), key))
+        format = _form(format)
+        key = _arguments.optional_text("key", key)
+        text, notes = messages(given)
+        return _appended(self._native.append(format, text, key), notes)
 
     def append_once(self, key: str, given: Messages, *, format: Form = "loopstore") -> Appended:
         """Append messages once: as `append` with `key`."""
@@ -474,12 +617,14 @@ class Session:
                 nothing, whatever the messages are: the first ones count.
             format: The form of the messages.
         """
-        given = [(key, messages(part)) for key, part in parts]
-        return [_appended(done) for done in self._native.append_batch(format, given)]
+        format = _form(format)
+        given = [_part(at, part) for at, part in enumerate(_listed("parts", parts))]
+        done = self._native.append_batch(format, [(key, text) for key, text, _ in given])
+        return [_appended(each, part[2]) for each, part in zip(done, given, strict=True)]
 
     def appended(self, key: str) -> Appended | None:
         """Return the result of the append under a key; `None` if there is none."""
-        found = self._native.appended(key)
+        found = self._native.appended(_arguments.text("key", key))
         return None if found is None else _appended(found)
 
     def append_keys(
@@ -492,7 +637,13 @@ class Session:
         limit: int | None = None,
     ) -> list[tuple[str, Appended]]:
         """List the keys with a prefix in the order of their bytes, each with the result of its append."""
-        found = self._native.append_keys(prefix, after, before, descending, limit)
+        found = self._native.append_keys(
+            _arguments.text("prefix", prefix),
+            _arguments.optional_text("after", after),
+            _arguments.optional_text("before", before),
+            _arguments.flag("descending", descending),
+            _arguments.optional_count("limit", limit, "keys"),
+        )
         return [(key, _appended(done)) for key, done in found]
 
     def entries(
@@ -507,7 +658,7 @@ class Session:
         before: tuple[str, int] | None = None,
         last: int | None = None,
         limit: int | None = None,
-    ) -> list[Json]:
+    ) -> Rows:
         """Return stored messages in order, including those that a compaction hides, and extensions.
 
         Args:
@@ -527,8 +678,7 @@ class Session:
         query = _entry_query(
             whole_session, loop_id, seqs, roles, kinds, after, before, last, limit
         )
-        found: list[Json] = decode(self._native.entries(query))
-        return found
+        return Rows(decode(self._native.entries(query)))
 
     def count_entries(
         self,
@@ -560,10 +710,11 @@ class Session:
 
     def unhide(self, id: str) -> Session:
         """Restore a hidden session under a free id, and return its handle."""
-        return Session(self._native.unhide(id))
+        return Session(self._native.unhide(_arguments.text("id", id)))
 
     def erase(self, *, reason: str | None = None) -> Json:
         """Remove the session and all its content for good. Only a receipt remains."""
+        reason = _arguments.optional_text("reason", reason)
         report: Json = decode(self._native.erase(reason))
         return report
 
@@ -591,9 +742,9 @@ class Session:
             What was replaced, or would be: `secrets`, `held_back`, `findings`, `messages`, `left` and more.
         """
         request = {
-            "reason": reason,
-            "with_files": with_files,
-            "dry_run": dry_run,
+            "reason": _arguments.optional_text("reason", reason),
+            "with_files": _arguments.flag("with_files", with_files),
+            "dry_run": _arguments.flag("dry_run", dry_run),
             "policy": _redaction(allow, only, min_confidence),
         }
         report: Json = decode(self._native.redact(encode(request)))
@@ -606,6 +757,7 @@ class Session:
         max_bytes: int | None = None,
         format: Form = "loopstore",
         check: bool = False,
+        create: bool = False,
     ) -> Json:
         """Build the context of the next model call, without changing anything.
 
@@ -616,14 +768,35 @@ class Session:
                 `{"system"?, "messages"}`: keywords of the provider's call. `loopstore` returns `messages` with
                 `tokens`, `parts`, `faults` and more.
             check: True to compare each message with its digest; a mismatch is a `DamagedError`.
+            create: True for the empty context of a session that does not exist yet; its first append begins it.
 
         Raises:
+            NotFoundError: The session does not exist, and `create` is false.
             NeedsCompactionError: The context does not fit.
         """
         built: Json = decode(
-            self._native.context(format, max_tokens, max_bytes, (None, None, None, None), check)
+            self._native.context(
+                _form(format),
+                _arguments.optional_count("max_tokens", max_tokens, "tokens"),
+                _arguments.optional_count("max_bytes", max_bytes, "bytes"),
+                (None, None, None, None),
+                _arguments.flag("check", check),
+            )
         )
+        self._check_exists(built, create)
         return built
+
+    def _check_exists(self, built: Json, create: bool) -> None:
+        """Fail if an empty context is that of a session that does not exist."""
+        has_messages = built.get("messages") or built.get("input")
+        if has_messages or _arguments.flag("create", create) or self._native.exists():
+            return
+        error = NotFoundError(
+            f"session `{self.id}` not found; `Store.sessions` lists all, and with create=True a session that its first"
+            " append begins has an empty context"
+        )
+        error.what, error.id = "session", self.id
+        raise error
 
     def as_of(
         self,
@@ -631,7 +804,7 @@ class Session:
         turn: int | None = None,
         *,
         run: str | None = None,
-        time: str | None = None,
+        time: Instant | None = None,
         manifest: str | None = None,
         format: Form = "loopstore",
     ) -> Json:
@@ -646,16 +819,26 @@ class Session:
             loop_id: The loop of the turn.
             turn: The turn, by position from 0.
             run: Just after this compaction, for its own loop.
-            time: Just after the last turn or compaction until this time, as ISO-8601 text.
+            time: Just after the last turn or compaction until this time: a `datetime` (without a zone it is local),
+                a `date` (its end), a `timedelta` (so long ago), or ISO 8601 text (without a zone it is UTC).
             manifest: The context that `record_context` recorded. If a message of it was replaced or pruned since,
                 this is an error.
             format: As for `context`.
         """
-        place = None if loop_id is None or turn is None else (loop_id, turn)
-        if place is None and run is None and time is None and manifest is None:
+        place = None
+        if loop_id is not None and turn is not None:
+            place = (_arguments.text("loop_id", loop_id), _arguments.place("turn", turn))
+        elif loop_id is not None or turn is not None:
+            raise TypeError("`loop_id` and `turn` belong together: give both, or neither")
+        at = (
+            _arguments.optional_text("run", run),
+            place,
+            _arguments.optional_iso("time", time, is_end=True),
+            _arguments.optional_text("manifest", manifest),
+        )
+        if at == (None, None, None, None):
             raise TypeError("as_of needs a loop and a turn, a run, a time, or a manifest")
-        at = (run, place, time, manifest)
-        built: Json = decode(self._native.context(format, None, None, at, False))
+        built: Json = decode(self._native.context(_form(format), None, None, at, False))
         return built
 
     def record_context(self) -> Json:
@@ -677,26 +860,36 @@ class Session:
         recorded: Json = decode(self._native.record_context())
         return recorded
 
-    def prepare(self, *, format: Form = "loopstore", for_length: bool = False) -> Prepared:
+    def prepare(
+        self, *, format: Form = "loopstore", for_length: bool = False, create: bool = False
+    ) -> Prepared:
         """Return the context of the next model call, compacted if the policy requires it.
 
         Args:
             format: As for `context`.
             for_length: True if the provider rejected the request or cut its answer for length: compacts in any
                 case.
+            create: True for the empty context of a session that does not exist yet; its first append begins it.
 
         Raises:
+            NotFoundError: The session does not exist, and `create` is false.
             BudgetTooSmallError: Not even the last turn fits.
             NeedsCompactionError: A required compaction failed or was vetoed.
             Exception: The error of a hook of the policy.
         """
-        return self._prepare(format, for_length, _loopstore.CancelFlag())
+        return self._prepare(format, for_length, create, _loopstore.CancelFlag())
 
     def _prepare(
-        self, format: Form, for_length: bool, cancel: _loopstore.CancelFlag
+        self, format: Form, for_length: bool, create: bool, cancel: _loopstore.CancelFlag
     ) -> Prepared:
-        request, about = self._native.prepare(format, for_length, cancel)
-        return Prepared(request=decode(request), **decode(about))
+        for_length = _arguments.flag("for_length", for_length)
+        form = _form(format)
+        request, about = interruptible(
+            lambda: self._native.prepare(form, for_length, cancel), cancel
+        )
+        built: Json = decode(request)
+        self._check_exists(built, create)
+        return Prepared(request=built, **decode(about))
 
     def compact(
         self,
@@ -715,14 +908,22 @@ class Session:
         Returns:
             The audit row: `run_id`, `outcome` (`committed`, `no_gain`, `not_needed`, `failed`, ...),
             `tokens_before`, `tokens_after`, `blocks` and more.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C, on the main thread: at once, also while a summariser runs, and nothing is
+                committed unless the commit had begun.
         """
-        given = native(policy) if policy else None
+        given = native_or_none(policy)
         return self._compact(force, dry_run, given, _loopstore.CancelFlag())
 
     def _compact(
         self, force: bool, dry_run: bool, given: Any, cancel: _loopstore.CancelFlag
     ) -> Json:
-        report: Json = decode(self._native.compact(force, dry_run, given, cancel))
+        force = _arguments.flag("force", force)
+        dry_run = _arguments.flag("dry_run", dry_run)
+        report: Json = decode(
+            interruptible(lambda: self._native.compact(force, dry_run, given, cancel), cancel)
+        )
         return report
 
     def undo(self, run: str | None = None, *, reason: str | None = None) -> Json:
@@ -731,11 +932,15 @@ class Session:
         Raises:
             NotFoundError: There is no such compaction.
         """
+        run = _arguments.optional_text("run", run)
+        reason = _arguments.optional_text("reason", reason)
         report: Json = decode(self._native.undo(run, reason))
         return report
 
     def redo(self, run: str | None = None, *, reason: str | None = None) -> Json:
         """Redo the compaction that was undone last, or the named one."""
+        run = _arguments.optional_text("run", run)
+        reason = _arguments.optional_text("reason", reason)
         report: Json = decode(self._native.redo(run, reason))
         return report
 
@@ -795,7 +1000,8 @@ class Session:
         reason: str | None = None,
     ) -> Json:
         """Show a text in place of a message or a part: see `drop`. The text of a call is its arguments."""
-        return self._edit("replaced", (target,), {"text": text}, dry_run, reason)
+        given = {"text": _arguments.text("text", text)}
+        return self._edit("replaced", (target,), given, dry_run, reason)
 
     def restore(self, *targets: EditTarget) -> list[Json]:
         """Undo the edits of turns, messages, parts or calls, and return the reports of the undone runs.
@@ -803,7 +1009,7 @@ class Session:
         Raises:
             InvalidInputError: No live edit has these targets, or its run has other targets too: undo the run.
         """
-        reports: list[Json] = decode(self._native.restore(encode(list(targets))))
+        reports: list[Json] = decode(self._native.restore(encode(_targets(targets))))
         return reports
 
     def _edit(
@@ -814,7 +1020,12 @@ class Session:
         dry_run: bool,
         reason: str | None,
     ) -> Json:
-        request = {**given, "targets": list(targets), "dry_run": dry_run, "reason": reason}
+        request = {
+            **given,
+            "targets": _targets(targets),
+            "dry_run": _arguments.flag("dry_run", dry_run),
+            "reason": _arguments.optional_text("reason", reason),
+        }
         report: Json = decode(self._native.edit(action, encode(request)))
         return report
 
@@ -826,11 +1037,11 @@ class Session:
             turn: The turn, by position from 0.
             seq: Within the turn, after this message.
         """
-        return Session(self._native.fork(loop_id, turn, seq))
+        return Session(self._native.fork(*_message_place(loop_id, turn, seq)))
 
     def at_loop(self, loop_id: str) -> Session:
         """Return a handle that continues this loop, such as a branch that was begun before."""
-        return Session(self._native.at_loop(loop_id))
+        return Session(self._native.at_loop(_arguments.text("loop_id", loop_id)))
 
     def begin_loop(
         self,
@@ -848,11 +1059,18 @@ class Session:
             agent: The agent that runs.
             kind: The kind of continuation: `Default`, `{"Rerun": {"tag": ...}}` or `{"Branch": {"tag": ...}}`.
         """
-        return self._native.begin_loop(id, fresh, agent, encode(kind) if kind else None)
+        if kind is not None and not isinstance(kind, (str, Mapping)):
+            raise _arguments.wrong_type("kind", "a text, or a dict of one kind and its tag", kind)
+        return self._native.begin_loop(
+            _arguments.optional_text("id", id),
+            _arguments.flag("fresh", fresh),
+            _arguments.optional_text("agent", agent),
+            encode(kind) if kind else None,
+        )
 
     def end_loop(self, status: Literal["Completed", "Rejected", "Aborted"] = "Completed") -> None:
         """End the current loop of the handle. The next user message begins a new loop."""
-        self._native.end_loop(status)
+        self._native.end_loop(_arguments.text("status", status))
 
     def open_calls(self) -> list[Json]:
         """Return the tool calls that wait for their results, each with `id`, `name` and `arguments`.
@@ -868,21 +1086,22 @@ class Session:
 
         Appending the result finishes the call.
         """
-        state, key, message = self._native.start_call(call_id)
+        state, key, message = self._native.start_call(_arguments.text("call_id", call_id))
         return CallState(state, key, decode(message) if message else None)  # type: ignore[arg-type]
 
     def child(self, call_id: str, id: str) -> Session:
         """Begin the session of a sub-agent that a tool call starts, or continue it."""
-        return Session(self._native.child(call_id, id))
+        call_id = _arguments.text("call_id", call_id)
+        return Session(self._native.child(call_id, _arguments.text("id", id)))
 
     def pin(self, loop_id: str, turn: int, seq: int | None = None) -> Json:
         """Keep a message verbatim through every compaction; without `seq`, all texts of the turn."""
-        report: Json = decode(self._native.pin(loop_id, turn, seq))
+        report: Json = decode(self._native.pin(*_message_place(loop_id, turn, seq)))
         return report
 
     def unpin(self, loop_id: str, turn: int, seq: int | None = None) -> Json:
         """Remove a pin."""
-        report: Json = decode(self._native.unpin(loop_id, turn, seq))
+        report: Json = decode(self._native.unpin(*_message_place(loop_id, turn, seq)))
         return report
 
     def pins(self) -> list[Json]:
@@ -896,23 +1115,18 @@ class Session:
         *,
         role: str | None = None,
         tool: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since: Instant | int | None = None,
+        until: Instant | int | None = None,
         hidden: bool | None = None,
         limit: int | None = None,
         offset: int = 0,
     ) -> Json:
         """Find messages of this session: see `Store.search`."""
-        given = {
-            "role": role,
-            "tool": tool,
-            "since": since,
-            "until": until,
-            "hidden": hidden,
-            "limit": limit,
-            "offset": offset,
-        }
-        found: Json = decode(self._native.search(text, encode(given)))
+        text = _arguments.text("text", text)
+        query = _search_query(
+            None, None, None, role, tool, since, until, hidden, limit, offset
+        )
+        found: Json = decode(interruptible(lambda: self._native.search(text, query)))
         return found
 
     def recall(self, question: str, max_tokens: int) -> Recall:
@@ -920,7 +1134,9 @@ class Session:
 
         The smallest answer takes about 100 tokens. A session that does not exist has an empty answer.
         """
-        return _recalled(*self._native.recall(question, max_tokens))
+        question = _arguments.text("question", question)
+        max_tokens = _arguments.count("max_tokens", max_tokens, "tokens")
+        return _recalled(*interruptible(lambda: self._native.recall(question, max_tokens)))
 
     def expand(
         self,
@@ -943,14 +1159,19 @@ class Session:
             start: The position to start from: `SEQ` or `SEQ:OFFSET`, the `next` of the answer before.
         """
         found: Json = decode(
-            self._native.expand((first, last), loop_id, match, max_tokens, start)
+            self._native.expand(
+                (_arguments.place("first", first), _arguments.place("last", last)),
+                _arguments.optional_text("loop_id", loop_id),
+                _arguments.optional_text("match", match),
+                _arguments.optional_count("max_tokens", max_tokens, "tokens"),
+                _arguments.optional_text("start", start),
+            )
         )
         return found
 
-    def history(self) -> list[Json]:
+    def history(self) -> Rows:
         """Return the attempts to compact this session, newest first."""
-        found: list[Json] = decode(self._native.history())
-        return found
+        return Rows(decode(self._native.history()))
 
     def show(self) -> Json:
         """Return the session's row of `v_sessions`, with its `loops` and their `blocks`."""
@@ -968,12 +1189,19 @@ class Session:
         """Return the originals in another form, or write them to a file.
 
         Args:
-            format: `phi-core`, `openai`, `responses`, `anthropic`, `markdown`, `jsonl`, `atif`, `otlp-json` or
+            format: `json` (`phi-core`, the whole session as one document), `openai`, `responses`, `anthropic`,
+                `markdown`, `jsonl`, `atif`, `html` (what `report` returns), `otlp-json` or
                 `otlp-json-without-content`.
             path: The file, which is never incomplete; replaced if it exists.
             loop_id: Only the chain that ends in this loop.
         """
-        return self._native.export(format, loop_id, path)
+        format = _arguments.text("format", format)
+        loop_id = _arguments.optional_text("loop_id", loop_id)
+        file = None if path is None else _arguments.path("path", path)
+        if format == "html":
+            of = self._native if loop_id is None else self._native.at_loop(loop_id)
+            return of.report(file)
+        return self._native.export("phi-core" if format == "json" else format, loop_id, file)
 
     @overload
     def report(self) -> str: ...
@@ -981,22 +1209,24 @@ class Session:
     def report(self, path: Path) -> None: ...
     def report(self, path: Path | None = None) -> str | None:
         """Return the session as one self-contained HTML page, or write it to a file."""
-        page = self._native.report(path)
+        page = self._native.report(None if path is None else _arguments.path("path", path))
         return None if page is None else page.decode()
 
     def set_title(self, title: str) -> None:
         """Set the title of the session, which lists show in place of its first prompt."""
-        self._native.set_title(title)
+        self._native.set_title(_arguments.text("title", title))
 
     def set_project(self, folder: Path) -> None:
         """Record the folder of the session's project."""
-        self._native.set_project(fspath(folder))
+        self._native.set_project(_arguments.path("folder", folder))
 
 
 def _appended(
     done: tuple[str, tuple[int, int], tuple[int, int], int, list[str], bool, list[str]],
+    more_notes: Iterable[str] = (),
 ) -> Appended:
     loop_id, turns, seqs, tokens, begun, duplicate, notes = done
+    notes += more_notes
     return Appended(loop_id, range(*turns), range(*seqs), tokens, begun, duplicate, notes)
 
 
@@ -1011,17 +1241,141 @@ def _entry_query(
     last: int | None,
     limit: int | None,
 ) -> bytes:
+    if seqs is not None and (not isinstance(seqs, range) or seqs.step != 1):
+        raise _arguments.wrong_type("seqs", "a range of sequences, such as range(3, 9)", seqs)
     return encode(
         {
-            "whole_session": whole_session,
-            "loop_id": loop_id,
-            "seqs": None if seqs is None else (seqs.start, seqs.stop),
-            "roles": None if roles is None else list(roles),
-            "kinds": None if kinds is None else list(kinds),
-            "after": after,
-            "before": before,
-            "last": last,
-            "limit": limit,
+            "whole_session": _arguments.flag("whole_session", whole_session),
+            "loop_id": _arguments.optional_text("loop_id", loop_id),
+            "seqs": None
+            if seqs is None
+            else (_arguments.place("seqs", seqs.start, "message"), max(seqs.start, seqs.stop)),
+            "roles": _arguments.optional_texts("roles", roles),
+            "kinds": _arguments.optional_texts("kinds", kinds),
+            "after": _entry_place("after", after),
+            "before": _entry_place("before", before),
+            "last": _arguments.optional_count("last", last, "entries"),
+            "limit": _arguments.optional_count("limit", limit, "entries"),
+        }
+    )
+
+
+def _entry_place(name: str, given: Any) -> tuple[str, int] | None:
+    """Return the loop and the sequence of a message."""
+    if given is None:
+        return None
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise _arguments.wrong_type(name, "the loop and the sequence of a message", given)
+    return _arguments.text(name, given[0]), _arguments.place(name, given[1], "message")
+
+
+def _message_place(loop_id: Any, turn: Any, seq: Any) -> tuple[str, int, int | None]:
+    """Return the loop and the turn of a message, and its sequence."""
+    return (
+        _arguments.text("loop_id", loop_id),
+        _arguments.place("turn", turn),
+        _arguments.optional_place("seq", seq, "message"),
+    )
+
+
+@contextmanager
+def _suggestion(given: str | None) -> Iterator[None]:
+    """Add the known word that was probably meant to the error of an unknown format."""
+    try:
+        yield
+    except InvalidInputError as error:
+        text, known, words = str(error).partition("are ")
+        if given is None or not known or not text.startswith("unknown format"):
+            raise
+        formats = words.split(", ")
+        near = [one for one in formats if one.startswith(given) or given.startswith(one)]
+        near = near or get_close_matches(given.lower(), formats, 1)
+        if not near:
+            raise
+        raise InvalidInputError(f"{error}; did you mean `{near[0]}`?") from None
+
+
+def _form(given: Any) -> Form:
+    """Return the form of messages."""
+    return _arguments.choice("format", given, FORMS)
+
+
+def _policy_or_default(policy: Policy | None) -> Any:
+    """Return the policy of a store for the native part."""
+    return native(Policy() if policy is None else policy)
+
+
+def _listed(name: str, given: Any) -> Iterable[Any]:
+    """Return something that can be iterated over, and is no text."""
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise _arguments.wrong_type(name, "a list", given)
+    return given
+
+
+def _part(at: int, part: Any) -> tuple[str | None, bytes, list[str]]:
+    """Return the key and the messages of one append of a batch, with notes."""
+    if not isinstance(part, (tuple, list)) or len(part) != 2:
+        expected = "a key, or None, and messages, in a tuple"
+        raise _arguments.wrong_type(f"parts[{at}]", expected, part)
+    return _arguments.optional_text(f"the key of parts[{at}]", part[0]), *messages(part[1])
+
+
+def _targets(given: Iterable[Any]) -> list[EditTarget]:
+    """Return the targets of an edit."""
+    found: list[EditTarget] = []
+    for target in given:
+        if isinstance(target, str):
+            found.append(_arguments.text("target", target))
+        elif isinstance(target, Mapping):
+            found.append(_target_fields(target))
+        else:
+            expected = "a text such as LOOP:TURN or the id of a call, or a dict"
+            raise _arguments.wrong_type("target", expected, target)
+    return found
+
+
+def _target_fields(given: Mapping[str, Any]) -> Json:
+    """Return the fields of a target."""
+    found: Json = {}
+    for name, value in given.items():
+        shown = f"target[{name!r}]"
+        if name in ("call", "loop_id"):
+            found[name] = _arguments.optional_text(shown, value)
+        elif name in ("turn", "last_turn"):
+            found[name] = _arguments.optional_place(shown, value)
+        elif name in ("seq", "part"):
+            found[name] = _arguments.optional_place(shown, value, "message or part")
+        else:
+            known = "call, loop_id, turn, last_turn, seq, part"
+            raise InvalidInputError(f"`target` has no field {name!r}; known are {known}")
+    return found
+
+
+def _search_query(
+    session: Any,
+    source: Any,
+    project: Any,
+    role: Any,
+    tool: Any,
+    since: Any,
+    until: Any,
+    hidden: Any,
+    limit: Any,
+    offset: Any,
+) -> bytes:
+    """Return the conditions of a search for the native part."""
+    return encode(
+        {
+            "session": _arguments.optional_text("session", session),
+            "source": _arguments.optional_text("source", source),
+            "project": _arguments.optional_text("project", project),
+            "role": _arguments.optional_text("role", role),
+            "tool": _arguments.optional_text("tool", tool),
+            "since": _arguments.milliseconds("since", since),
+            "until": _arguments.milliseconds("until", until, is_end=True),
+            "hidden": None if hidden is None else _arguments.flag("hidden", hidden),
+            "limit": _arguments.optional_count("limit", limit, "hits"),
+            "offset": _arguments.count("offset", offset, "hits"),
         }
     )
 

@@ -42,9 +42,10 @@ from loopstore._adk_state import (
     loads,
     place_of,
 )
+from loopstore._arguments import Path
 from loopstore._errors import DamagedError, InvalidInputError
 from loopstore._json import encode
-from loopstore._store import Json, Path, Store
+from loopstore._store import Json, Store
 from loopstore._workers import Workers
 
 _CREATED = "adkSession"
@@ -83,8 +84,7 @@ class LoopstoreSessionService(BaseSessionService):
         if isinstance(store, Store):
             self.store = store
         else:
-            in_memory = str(store) == ":memory:"
-            self.store = Store.in_memory() if in_memory else Store.open(store)
+            self.store = Store.open(store)
         self.on_delete = on_delete
         self.on_stale = on_stale
         self._workers = Workers("service")
@@ -223,7 +223,8 @@ class LoopstoreSessionService(BaseSessionService):
         def read() -> ListSessionsResponse:
             rows = self.store.sql(
                 "SELECT session_id FROM v_sessions WHERE hidden_at IS NULL"
-                f" AND substr(session_id, 1, {len(prefix)}) = '{prefix}'"
+                " AND substr(session_id, 1, :size) = :prefix",
+                {"size": len(prefix), "prefix": prefix},
             )
             shared: dict[str, Json] = {}
             none = GetSessionConfig(num_recent_events=0)

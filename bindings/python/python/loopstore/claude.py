@@ -34,9 +34,10 @@ from claude_agent_sdk.types import (
 )
 from sniffio import current_async_library
 
+from loopstore._arguments import Path
 from loopstore._errors import InvalidInputError, ReadOnlyError
-from loopstore._json import encode
-from loopstore._store import Json, Path, Session, Store
+from loopstore._json import encode, encode_message
+from loopstore._store import Json, Session, Store
 from loopstore._workers import Workers
 
 T = TypeVar("T")
@@ -73,8 +74,7 @@ class LoopstoreSessionStore(SessionStore):
         if isinstance(store, Store):
             self.store = store
         else:
-            in_memory = str(store) == ":memory:"
-            self.store = Store.in_memory() if in_memory else Store.open(store)
+            self.store = Store.open(store)
         self._on_delete = on_delete
         self._understands = understand
         self._workers = Workers("store")
@@ -98,7 +98,7 @@ class LoopstoreSessionStore(SessionStore):
         mirror = self.store.session(_id(key))
         parts: list[tuple[str | None, bytes]] = []
         for entry in entries:
-            text = encode({"role": "extension", "kind": _ENTRY, "data": entry})
+            text, _ = encode_message({"role": "extension", "kind": _ENTRY, "data": entry})
             parts.append((_key_of(entry), text))
         mirror.append_batch(parts)
         if not self._understands:
@@ -161,10 +161,10 @@ class LoopstoreSessionStore(SessionStore):
 
     def _listed(self, prefix: str) -> list[tuple[str, int]]:
         """Return the ends of the ids of sessions with this prefix, each with the time of its last write."""
-        literal = prefix.replace("'", "''")
         rows = self.store.sql(
             "SELECT session_id, last_active_at FROM v_sessions"
-            f" WHERE substr(session_id, 1, {len(prefix)}) = '{literal}' AND hidden_at IS NULL"
+            " WHERE substr(session_id, 1, :size) = :prefix AND hidden_at IS NULL",
+            {"size": len(prefix), "prefix": prefix},
         )
         return [(row["session_id"][len(prefix) :], _millis(row["last_active_at"])) for row in rows]
 

@@ -50,6 +50,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import TASKS
 
 from loopstore import _langchain, _loopstore, _message_refs
+from loopstore._arguments import Path
 from loopstore._errors import (
     DamagedError,
     ExistsError,
@@ -61,7 +62,7 @@ from loopstore._json import decode, encode
 from loopstore._langchain import is_plain
 from loopstore._lists import Known, Memory, Pending, Remembered, Thread, pending
 from loopstore._message_refs import MessageRefs
-from loopstore._store import Path, Store
+from loopstore._store import Store
 
 __all__ = ["ExistsError", "ForeignThreadError", "LoopstoreSaver", "UnreadableError"]
 
@@ -114,8 +115,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     @contextmanager
     def from_conn_string(cls, conn_string: str) -> Iterator[LoopstoreSaver]:
         """Open a database for the duration of the context; ":memory:" is a database in memory."""
-        store = Store.in_memory() if conn_string == ":memory:" else Store.open(conn_string)
-        with store:
+        with Store.open(conn_string) as store:
             yield cls(store)
 
     # Values.

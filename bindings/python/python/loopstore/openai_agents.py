@@ -23,10 +23,11 @@ from agents.memory import SessionSettings
 from agents.memory.session import OpenAIResponsesCompactionArgs, SessionABC
 
 from loopstore import _loopstore, _responses
+from loopstore._arguments import Path
 from loopstore._errors import ClosedError, InvalidInputError
-from loopstore._json import decode, encode
+from loopstore._json import decode, encode, encode_message
 from loopstore._policy import Policy, native
-from loopstore._store import Json, Path, Session, Store
+from loopstore._store import Json, Session, Store
 from loopstore._workers import Workers
 
 if TYPE_CHECKING:
@@ -106,8 +107,7 @@ class LoopstoreSession(SessionABC):
         if isinstance(store, Store):
             self.store = store
         else:
-            in_memory = str(store) == ":memory:"
-            self.store = Store.in_memory() if in_memory else Store.open(store)
+            self.store = Store.open(store)
         self._native()  # An invalid id fails here.
         self._workers = Workers("session")
         self._response_id: str | None = None
@@ -156,7 +156,7 @@ class LoopstoreSession(SessionABC):
             raise ClosedError("the store is closed; open it again")
         if items:
             known, self._known = self._known, None
-            await self._workers.settled(lambda: self._native().append_items(encode(list(items))))
+            await self._workers.settled(lambda: self._native().append_items(encode_message(list(items))[0]))
             self._known = None if known is None else known + len(items)
 
     async def pop_item(self) -> TResponseInputItem | None:
