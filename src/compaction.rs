@@ -107,7 +107,7 @@ pub use loopstore_model::compaction::{
 };
 pub(crate) use loopstore_model::compaction::{
     Budget, DEFAULT_STRATEGY, EarlierBlock, OutputSize, PrunedMessage, Pruning, ReadError,
-    RunConfig, cut_recent, cut_tool_result, has_no_content, output_cap, plan,
+    RunConfig, cut_recent, cut_tool_result, growth, has_no_content, output_cap, plan,
 };
 #[cfg(feature = "tokio")]
 #[doc(no_inline)]

@@ -10,6 +10,9 @@ use crate::store::NewBlock;
 /// The step at which only the last turns that fit are kept.
 pub(super) const LAST_TURNS: &str = "last_turns";
 
+/// The step at which no complete turn is kept, and texts replace all of them.
+pub(super) const NO_TURNS: &str = "no_turns";
+
 /// The text of a context that would be empty otherwise.
 const MARKER: &str = "[Earlier turns were left out; `expand` shows them]";
 
@@ -46,9 +49,14 @@ impl FallbackStep {
         step
     }
 
-    /// True if the step keeps only the last turns that fit.
+    /// True if the step keeps only the last turns that fit, or none.
     pub(super) fn is_squeezed(&self) -> bool {
-        self.name == Some(LAST_TURNS)
+        self.name == Some(LAST_TURNS) || self.is_text_only()
+    }
+
+    /// True if the step keeps no complete turn.
+    pub(super) fn is_text_only(&self) -> bool {
+        self.name == Some(NO_TURNS)
     }
 }
 

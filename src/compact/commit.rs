@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::candidate::{CompactionCandidate, FallbackStep, PlacedBlock, PlannedLoop};
 use super::check::introduced_fault;
 use super::events::CompactionStarted;
+use super::growth::is_handed_over;
 use super::outcome::CompactOutcome;
 use super::planner::CANCELLED;
 use super::report::{BlockReport, BudgetTooSmall, CompactReport, CoverageCounts};
@@ -107,7 +108,8 @@ impl PendingRun<'_> {
                     return Ok(ControlFlow::Break(()));
                 }
                 let in_vain = match run.outcome {
-                    Outcome::NoGain => true,
+                    // A compaction that left too little room waits only while the window fits the context.
+                    Outcome::NoGain => run.error.is_none() || self.can_wait(),
                     Outcome::Failed => run.before == self.snapshot.before,
                     // A refused plan has its digest, a veto before the plan and a postponed plan have none.
                     Outcome::Vetoed => true,
@@ -144,13 +146,26 @@ impl PendingRun<'_> {
             report.reached = self.reached(&candidate.step)?;
         }
         report.too_small = BudgetTooSmall::check(self.request.policy.window.budget(), report.after);
+        report.turn_tokens = self.snapshot.growth.turn;
+        report.room = self.snapshot.growth.room(report.after);
         let outcome = match &report.too_small {
             Some(too_small) => {
                 report.error = Some(too_small.to_string());
                 Outcome::Failed
             }
-            None if self.is_smaller(report.after) => Outcome::Committed,
-            None => Outcome::NoGain,
+            None if !self.is_smaller(report.after) => Outcome::NoGain,
+            None => match self.lack_of_room(&report) {
+                Some(lack) if self.can_wait() => {
+                    report.error = Some(format!(
+                        "{lack}; nothing was compacted, since the window still fits the context"
+                    ));
+                    Outcome::NoGain
+                }
+                lack => {
+                    report.error = report.error.or(lack);
+                    Outcome::Committed
+                }
+            },
         };
         if outcome != Outcome::Failed {
             let blocks = &candidate.blocks;
@@ -166,6 +181,30 @@ impl PendingRun<'_> {
     pub(super) fn would_commit(&self, after: Size) -> bool {
         let budget = self.request.policy.window.budget();
         budget.fits(after) && self.is_smaller(after)
+    }
+
+    /// Returns the reason why a compaction is hardly worth its costs, if it leaves room for less than some turns.
+    fn lack_of_room(&self, report: &CompactReport) -> Option<String> {
+        let growth = &self.snapshot.growth;
+        let is_asked = self.request.trigger != CompactTrigger::Policy;
+        if is_asked || is_handed_over(&self.request.policy) || !growth.is_too_full(report.after) {
+            return None;
+        }
+        let (before, after) = (report.before.tokens, report.after.tokens);
+        let (room, turn) = (report.room, report.turn_tokens);
+        Some(format!(
+            "from {before} tokens the context comes down to {after} and leaves room for {room}, and a turn has about \
+             {turn}; use a larger window"
+        ))
+    }
+
+    /// True if the context fits the window as it is, so that a later attempt may find more to compact.
+    fn can_wait(&self) -> bool {
+        self.request
+            .policy
+            .window
+            .budget()
+            .fits(self.snapshot.before)
     }
 
     fn is_smaller(&self, after: Size) -> bool {

@@ -2,9 +2,12 @@
 //!
 //! First as asked. Then the first summary gets no more than the configured tokens; then the digest replaces texts
 //! that exceed their limit; then the turns kept at the end are pruned; then fewer turns are kept at the start;
-//! then only the last turns that fit are kept, and the texts for everything before them share the rest; then only
-//! the last turn is kept, without any text; a turn in flight may be that one. Each step is a plan of its own, so
-//! coverage, pairs and sizes follow the same rules in every step.
+//! then only the last turns that fit are kept, and the texts for everything before them share the rest; then texts
+//! replace the last turns too; then only the last turn is kept, without any text; a turn in flight may be that one.
+//! Each step is a plan of its own, so coverage, pairs and sizes follow the same rules in every step.
+//!
+//! The steps go down to a size that leaves room for the turns to come (`growth`). A size to hand a
+//! conversation over in has none to come: texts take the place of all turns at once.
 //!
 //! A step gives up as little as it must, computed from stored sizes (`room`). The size of a text is
 //! known only when it is made, so a step is corrected by the size of its candidate.
@@ -12,6 +15,7 @@
 use std::rc::Rc;
 
 use super::candidate::{CompactionCandidate, FallbackStep, LAST_TURNS, TextSource};
+use super::growth::is_handed_over;
 use super::planner::CandidatePlanner;
 use super::room::{TurnForms, hardest_pruning, left_of, mildest_pruning, size_of_turns};
 use crate::compaction::{Budget, CompactionConfig, CompactionScope, KeepRecent, StrategyError};
@@ -19,9 +23,12 @@ use crate::model::{Size, Turns};
 use crate::overlay::shown_size_of;
 use crate::store;
 
-/// The share of the target that a step aims at, in percent: a context that only just fits would be
+/// The share of the target that a step aims at, in percent: the sizes of texts are estimates until they are made.
+pub(super) const AIM: u64 = 96;
+
+/// The share of a target without room for later turns that a step aims at: a context that only just fits would be
 /// compacted again after the next turn.
-const AIM: u64 = 92;
+const AIM_WITHOUT_ROOM: u64 = 92;
 
 /// The share of the target, in percent, below which a step looks for more to keep.
 const ENOUGH: u64 = 86;
@@ -33,12 +40,13 @@ const CORRECTIONS: usize = 6;
 pub(super) const BYTES_OF_A_TOKEN: u64 = 5;
 
 /// The content that is given up, in order.
-const LADDER: [GivenUp; 7] = [
+const LADDER: [GivenUp; 8] = [
     GivenUp::LongerSummary,
     GivenUp::LongTexts,
     GivenUp::Outputs,
     GivenUp::FirstTurns,
     GivenUp::AllThatDoesNotFit,
+    GivenUp::AllTurns,
     GivenUp::AllButTheLastTurn,
     GivenUp::AllButTheTurnInFlight,
 ];
@@ -56,6 +64,8 @@ enum GivenUp {
     FirstTurns,
     /// All but the last turns that fit; the texts for the turns before share the rest of the budget.
     AllThatDoesNotFit,
+    /// All complete turns; the texts for them get the whole budget.
+    AllTurns,
     /// All but the last turn, without any text for the rest.
     AllButTheLastTurn,
     /// All complete turns, where one is in flight: that is the last turn then, and stays whatever is
@@ -63,17 +73,22 @@ enum GivenUp {
     AllButTheTurnInFlight,
 }
 
-/// Goes down the ladder until the context is within `target`; returns the last candidate.
-pub(super) fn fit(
-    planner: &CandidatePlanner<'_>,
-    target: Budget,
-) -> Result<CompactionCandidate, StrategyError> {
+/// Goes down the ladder until the context is within the goal; returns the last candidate.
+pub(super) fn fit(planner: &CandidatePlanner<'_>) -> Result<CompactionCandidate, StrategyError> {
+    let mut target = planner.snapshot.growth.goal;
+    // Room for later turns is worth less than a text for the earlier ones beside a large turn in flight.
+    let most = planner.request.policy.target().tokens;
+    let needed = planner.fixed_size()?.tokens.saturating_add(most / 4);
+    target.tokens = target.tokens.max(needed.min(most));
     let ladder = Ladder {
         planner,
         target,
         aim: Budget {
-            tokens: share(target.tokens, AIM),
-            bytes: target.bytes.map(|bytes| share(bytes, AIM)),
+            tokens: match planner.request.policy.compaction.room_turns {
+                0 => share(target.tokens, AIM_WITHOUT_ROOM),
+                _ => share(target.tokens, AIM),
+            },
+            bytes: target.bytes.map(|bytes| share(bytes, AIM_WITHOUT_ROOM)),
         },
     };
     let asked = FallbackStep::asked(
@@ -83,7 +98,7 @@ pub(super) fn fit(
     ladder.descend(ladder.try_step(asked)?)
 }
 
-fn share(whole: u64, percent: u64) -> u64 {
+pub(super) fn share(whole: u64, percent: u64) -> u64 {
     (u128::from(whole) * u128::from(percent) / 100) as u64
 }
 
@@ -99,7 +114,8 @@ impl Ladder<'_> {
         &self,
         mut candidate: CompactionCandidate,
     ) -> Result<CompactionCandidate, StrategyError> {
-        for given_up in LADDER {
+        let first = is_handed_over(&self.planner.request.policy).then_some(GivenUp::AllTurns);
+        for given_up in first.into_iter().chain(LADDER) {
             if self.target.fits(candidate.after) {
                 break;
             }
@@ -192,6 +208,7 @@ impl Ladder<'_> {
             GivenUp::Outputs => self.pruned(from, is_first),
             GivenUp::FirstTurns => self.fewer_first(from, is_first),
             GivenUp::AllThatDoesNotFit => self.last_turns(from, is_first),
+            GivenUp::AllTurns => self.no_turns(from, is_first),
             GivenUp::AllButTheLastTurn => self.silent(from, is_first, 1),
             GivenUp::AllButTheTurnInFlight => match self.is_in_flight() {
                 true => self.silent(from, is_first, 0),

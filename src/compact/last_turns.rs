@@ -1,9 +1,12 @@
-//! The step of the fallback that keeps the last turns that fit, and texts for what came before.
+//! The steps of the fallback that keep the last turns that fit, and texts for what came before; or texts alone.
 
 use std::rc::Rc;
 
-use super::candidate::{CompactionCandidate, FallbackStep, LAST_TURNS, Prune, TextSource};
+use super::candidate::{
+    CompactionCandidate, FallbackStep, LAST_TURNS, NO_TURNS, Prune, TextSource,
+};
 use super::fallback::{BYTES_OF_A_TOKEN, Ladder};
+use super::planner::CandidatePlanner;
 use super::room::{TurnForms, hardest_pruning, left_of, mildest_pruning, size_of_turns};
 use crate::compaction::plan::ChainTurn;
 use crate::compaction::{
@@ -16,6 +19,9 @@ use crate::store::{self, BlockKind, Section};
 
 /// Tokens below which a text is not worth having.
 const LEAST_TEXT: u64 = 24;
+
+/// Tokens of texts that no turn may take, up to a quarter of the aim: a document with a few lines for each section.
+const TEXT_BEFORE_TURNS: u64 = 400;
 
 /// Tokens of the text for the middle of a loop, and of the rollup of the loops before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,6 +137,19 @@ impl ContextEstimate<'_> {
     }
 }
 
+impl CandidatePlanner<'_> {
+    /// Returns the size of what no step gives up: the turn in flight, and the quotes of pinned messages.
+    pub(super) fn fixed_size(&self) -> Result<Size, StrategyError> {
+        let leaf = self.snapshot.leaf();
+        let mut size = store::read(self.store, |read| {
+            let through = |turns| size_through(read, leaf.row.key, turns);
+            Ok(through(leaf.turns)?.without(through(leaf.complete)?))
+        })?;
+        size.add(self.quotes_size()?);
+        Ok(size)
+    }
+}
+
 impl Ladder<'_> {
     /// Keeps the last turns that fit, after a text for the turns before. The rest of the budget goes to their
     /// outputs, then to turns at the start, then to the texts.
@@ -143,7 +162,7 @@ impl Ladder<'_> {
         let mut room = match is_first {
             true => ContextEstimate {
                 available: &available,
-                rest: self.besides()?,
+                rest: self.planner.fixed_size()?,
                 limits: self.text_limits(),
                 made: None,
             },
@@ -155,7 +174,8 @@ impl Ladder<'_> {
             let limits = room.limits;
             room.limits = limits.within(left_of(self.aim, room.smallest(least)));
         }
-        if room.limits.tokens() < LEAST_TEXT.min(self.text_limits().tokens()) {
+        let least_text = LEAST_TEXT.max(TEXT_BEFORE_TURNS.min(self.aim.tokens / 4));
+        if room.limits.tokens() < least_text.min(self.text_limits().tokens()) {
             return Ok(None);
         }
         let mut count = room.most(self.aim).unwrap_or(least);
@@ -170,7 +190,7 @@ impl Ladder<'_> {
             // A turn more, for which the texts yield.
             let smallest = room.smallest(count + 1);
             let limits = room.limits.within(left_of(self.aim, smallest));
-            if limits.tokens() >= LEAST_TEXT {
+            if limits.tokens() >= least_text {
                 (count, room.limits) = (count + 1, limits);
                 prune = room.mildest(count, self.target);
             }
@@ -204,6 +224,63 @@ impl Ladder<'_> {
             prune: Some(prune),
             texts: TextSource::Limited,
         }))
+    }
+
+    /// Keeps no complete turn: the texts for them get all that pinned messages and the turn in flight leave. If no
+    /// turn is in flight, one text replaces all loops.
+    pub(super) fn no_turns(
+        &self,
+        from: &CompactionCandidate,
+        is_first: bool,
+    ) -> Result<Option<FallbackStep>, StrategyError> {
+        let planner = self.planner;
+        let limits = match is_first {
+            true => self.all_to_texts(left_of(self.aim, planner.fixed_size()?)),
+            false => {
+                let (made, limits) = (self.texts_of(from), TextLimits::of(&from.step.config));
+                let rest = from.after.without(made.size());
+                let most = left_of(self.aim, rest);
+                match self.target.fits(from.after) {
+                    true => self.more_text(from, limits, most.tokens.saturating_sub(made.tokens())),
+                    false => limits.within(most),
+                }
+            }
+        };
+        let config = CompactionConfig {
+            keep_first_turns: 0,
+            keep_recent: KeepRecent::Turns(0),
+            compaction_scope: CompactionScope::FixedCount(0),
+            max_summary_tokens: limits.summary,
+            // With none the loops before would stay as they are.
+            max_rollup_tokens: limits.rollup.max(1),
+            fills_window: false,
+            ..planner.request.policy.compaction.clone()
+        };
+        let is_same = !is_first && TextLimits::of(&from.step.config) == TextLimits::of(&config);
+        if limits.tokens() < LEAST_TEXT || is_same {
+            return Ok(None);
+        }
+        Ok(Some(FallbackStep {
+            name: Some(NO_TURNS),
+            config,
+            recent: 0,
+            prune: None,
+            texts: TextSource::Limited,
+        }))
+    }
+
+    /// Returns the limits of texts that get a whole budget.
+    fn all_to_texts(&self, budget: Budget) -> TextLimits {
+        let snapshot = self.planner.snapshot;
+        let limits = |summary, rollup| TextLimits { summary, rollup }.within(budget);
+        let has_older = snapshot.chain.links.len() > 1 || snapshot.rollup().is_some();
+        let is_skipped = self.planner.request.policy.compaction.older_loops == OlderLoops::Skip;
+        match (has_older && !is_skipped, snapshot.leaf().complete) {
+            (false, _) => limits(u64::MAX / 4, 0),
+            (true, 0) => limits(0, u64::MAX / 4),
+            (true, _) if self.planner.rolls_up_all() => limits(0, u64::MAX / 4),
+            (true, _) => limits(u64::MAX / 4, u64::MAX / 4),
+        }
     }
 
     /// True if a candidate uses too little of the target, and the next one would keep the same turns.
@@ -300,22 +377,6 @@ impl Ladder<'_> {
         Ok(available)
     }
 
-    /// Returns the size of the turn in flight.
-    fn in_flight(&self) -> Result<Size, StrategyError> {
-        let leaf = self.planner.snapshot.leaf();
-        Ok(store::read(self.planner.store, |read| {
-            let through = |turns| size_through(read, leaf.row.key, turns);
-            Ok(through(leaf.turns)?.without(through(leaf.complete)?))
-        })?)
-    }
-
-    /// Returns the size of everything but the turns at the end and the texts, before a candidate is made.
-    fn besides(&self) -> Result<Size, StrategyError> {
-        let mut rest = self.in_flight()?;
-        rest.add(self.planner.quotes_size()?);
-        Ok(rest)
-    }
-
     /// Returns the tokens that the texts of a candidate have.
     pub(super) fn texts_of(&self, candidate: &CompactionCandidate) -> TextLimits {
         let mut made = TextLimits::default();
@@ -333,8 +394,8 @@ impl Ladder<'_> {
         made
     }
 
-    /// Returns the limits of texts when only the last turns are kept: up to a quarter of the aim each,
-    /// and no more than configured.
+    /// Returns the limits of texts when only the last turns are kept: up to half of the aim, and no more than
+    /// configured.
     fn text_limits(&self) -> TextLimits {
         let (config, snapshot) = (
             &self.planner.request.policy.compaction,
@@ -344,14 +405,19 @@ impl Ladder<'_> {
             .aim
             .bytes
             .map_or(u64::MAX, |bytes| bytes / BYTES_OF_A_TOKEN);
-        let quarter = self.aim.tokens.min(of_bytes) / 4;
+        let half = self.aim.tokens.min(of_bytes) / 2;
         let has_older = snapshot.chain.links.len() > 1 || snapshot.rollup().is_some();
+        let (summary, rollup) = match (has_older, config.older_loops, snapshot.leaf().complete) {
+            (false, ..) | (_, OlderLoops::Skip, _) => (half, 0),
+            // A loop of so few turns is mostly kept.
+            (_, _, 0..=2) => (half / 4, half),
+            _ => (half / 2, half / 2),
+        };
         TextLimits {
-            summary: config.max_summary_tokens.min(quarter),
-            rollup: match (has_older, config.older_loops, config.max_rollup_tokens) {
-                (false, ..) | (_, OlderLoops::Skip, _) => 0,
-                (_, _, 0) => quarter,
-                (_, _, most) => most.min(quarter),
+            summary: config.max_summary_tokens.min(summary),
+            rollup: match config.max_rollup_tokens {
+                0 => rollup,
+                most => most.min(rollup),
             },
         }
     }

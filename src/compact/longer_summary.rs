@@ -4,7 +4,7 @@
 //! later summary extends it with the configured tokens, so that a context has room to grow in between. The
 //! shaping of a block has only the configured tokens: a later summary reads this one, however long it is.
 
-use super::fallback::BYTES_OF_A_TOKEN;
+use super::fallback::{AIM, BYTES_OF_A_TOKEN, share};
 use super::planner::{CandidatePlanner, StepPlanner};
 use crate::compaction::{CompactionScope, LoopSlice, OlderLoops, StrategyError};
 use crate::model::{AgentMessage, Layout, Turns};
@@ -34,12 +34,12 @@ impl StepPlanner<'_> {
         if let Some(room) = self.planner.rooms.borrow().get(layout) {
             return Ok(*room);
         }
-        let request = self.planner.request;
-        let target = request.policy.target();
+        let target = self.planner.request.policy.target();
         let of_bytes = target
             .bytes
             .map_or(u64::MAX, |bytes| bytes / BYTES_OF_A_TOKEN);
-        let aim = target.tokens.min(of_bytes) / 100 * FILLED;
+        let filled = target.tokens.min(of_bytes) / 100 * FILLED;
+        let aim = filled.min(share(self.snapshot.growth.goal.tokens, AIM));
         let kept = self.kept_tokens(depth, layout)? + self.tokens_of_earlier(depth);
         let kept = kept + self.planner.prompts_size().tokens;
         let room = configured.max(aim.saturating_sub(kept));

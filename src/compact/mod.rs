@@ -18,6 +18,7 @@ mod commit;
 mod events;
 mod fallback;
 mod flips;
+mod growth;
 mod guard;
 mod last_turns;
 mod longer_summary;
@@ -301,8 +302,7 @@ fn carry_out(
             return run.fail(report, Outcome::Vetoed, Some(reason));
         }
     }
-    let target = request.policy.target();
-    let fitted = fallback::fit(planner, target);
+    let fitted = fallback::fit(planner);
     let candidate = fitted.and_then(|candidate| planner.check_wanted().map(|()| candidate));
     let notes = planner.texts.notes();
     report.take_notes(&notes)?;

@@ -6,7 +6,7 @@ use super::events::{CompactionHook, Hooks};
 use crate::compaction::{
     BlockCompactionStrategy, Budget, CompactionConfig, CompactionPolicy, CompactionScope,
     ContextConfig, DefaultBlockCompaction, KeepRecent, ModelWindows, OlderLoops, RecentWindow,
-    SummarizeCompaction, Summarizer, UnknownModel,
+    SummarizeCompaction, Summarizer, UnknownModel, growth,
 };
 use crate::context::SystemPrompts;
 use crate::edit::ClearToolResults;
@@ -178,6 +178,14 @@ impl Policy {
         self.with_limits()
     }
 
+    /// Sets the number of typical turns that a compaction leaves room for; 0 to use the target whole. The default is 6.
+    /// A typical turn has the median size of the newest turns. A compaction that leaves room for less than two turns is
+    /// not made while the window fits the context.
+    pub fn room_turns(mut self, turns: u32) -> Self {
+        self.compaction.room_turns = turns;
+        self
+    }
+
     /// Sets the number of turns that are kept word for word from the start of the current loop.
     pub fn keep_first(mut self, turns: u32) -> Self {
         self.compaction.keep_first_turns = turns;
@@ -296,9 +304,11 @@ impl Policy {
         self
     }
 
-    /// Returns the size that a compaction aims at.
+    /// Returns the most that a context has after a compaction. The compaction leaves room for several turns below
+    /// that size if it can. With the default [`CompactionPolicy`], a window of less than 500 tokens is used whole: it is
+    /// a size to hand a conversation over in.
     pub fn target(&self) -> Budget {
-        self.compaction.policy.target_of(&self.window)
+        growth::target(self.compaction.policy, &self.window)
     }
 
     /// Sets the limits of texts that this policy derives from the window.

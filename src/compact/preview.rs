@@ -66,8 +66,7 @@ pub fn compacted_messages(
         open_row: &open_row,
         kept_prompts: RefCell::default(),
     };
-    let target = request.policy.target();
-    let candidate = fallback::fit(&planner, target)?;
+    let candidate = fallback::fit(&planner)?;
     if let Some(too_small) = BudgetTooSmall::check(request.policy.window.budget(), candidate.after)
     {
         return Err(StrategyError::Failed(too_small.to_string()));

@@ -135,6 +135,10 @@ pub struct CompactReport {
     pub before: Size,
     /// The context after, or as it would have been.
     pub after: Size,
+    /// Tokens of a typical turn of the chain: the median of its newest complete turns; 0 if nothing was planned.
+    pub turn_tokens: u64,
+    /// Tokens by which the context may grow before the policy requires a compaction.
+    pub room: u64,
     /// The blocks.
     pub blocks: Vec<BlockReport>,
     /// The number of prompts of people that the blocks hide and quote; see [`Policy::keep_prompts`].
@@ -309,6 +313,10 @@ impl Serialize for CompactReport {
         map.serialize_entry("bytes_after", &self.after.bytes)?;
         map.serialize_entry("messages_before", &self.before.messages)?;
         map.serialize_entry("messages_after", &self.after.messages)?;
+        if self.turn_tokens > 0 {
+            map.serialize_entry("turn_tokens", &self.turn_tokens)?;
+            map.serialize_entry("room", &self.room)?;
+        }
         map.serialize_entry("loops_compacted", &self.blocks.len())?;
         map.serialize_entry("blocks", &self.blocks)?;
         if self.prompts_kept + self.prompts_left_out > 0 {
@@ -336,6 +344,8 @@ impl Default for CompactReport {
             not_cleared: None,
             before: Size::default(),
             after: Size::default(),
+            turn_tokens: 0,
+            room: 0,
             blocks: Vec::new(),
             prompts_kept: 0,
             prompts_left_out: 0,

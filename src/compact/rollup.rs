@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::candidate::PlacedBlock;
 use super::check::check_summary;
-use super::planner::StepPlanner;
+use super::planner::{CandidatePlanner, StepPlanner};
 use super::texts::TextKey;
 use crate::compaction::{
     CompactionConfig, ContextMessage, Draft, LoopSlice, OlderLoops, ReadError, RollupSlice,
@@ -15,6 +15,16 @@ use crate::model::{LoopId, Message, Size, Turns};
 use crate::overlay::{BlockSpec, CompactedAs, first_prompt};
 use crate::store::active_blocks::{ActiveBlocks, ChainLink, ChainView};
 use crate::store::{self, BlockCore, BlockKind, LoopKey, StoreRead, StoreResult};
+
+impl CandidatePlanner<'_> {
+    /// True if one rollup can replace all loops of the chain, the current one included: there are several, and no
+    /// turn is in flight.
+    pub(super) fn rolls_up_all(&self) -> bool {
+        let (leaf, links) = (self.snapshot.leaf(), &self.snapshot.chain.links);
+        let wants_rollup = self.request.policy.compaction.older_loops == OlderLoops::Rollup;
+        wants_rollup && links.len() > 1 && leaf.complete > 0 && leaf.complete == leaf.turns
+    }
+}
 
 impl StepPlanner<'_> {
     /// Makes the rollup of the loops before `scope`, if it is smaller than their content in the context. It

@@ -4,8 +4,10 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+use super::growth::{growth_of, is_handed_over};
 use super::prompts::may_be_quoted;
 use super::request::{CompactRequest, CompactTrigger};
+use crate::compaction::growth::Growth;
 use crate::compaction::has_no_content;
 use crate::compaction::plan::{ChainTurn, ForeignAnswer, LoopFacts};
 use crate::context::{BuildOptions, Chain, Purpose, keys_of, view_for};
@@ -72,6 +74,8 @@ pub(super) struct Snapshot {
     pub(super) last_receipt: i64,
     /// The number that the run would have.
     pub(super) round: u32,
+    /// The size of a typical turn, and the size to come down to.
+    pub(super) growth: Growth,
     /// The last user message of the chain: the depth of its loop, and its sequence.
     pub(super) last_user: (usize, u32),
     /// The messages to keep word for word.
@@ -162,6 +166,7 @@ impl Snapshot {
             last_receipt: read.last_receipt(session)?,
             round: next_round(read, session, leaf)?,
             last_user: last_user(read, &chain.links)?,
+            growth: growth_of(read, &chain.links, &request.policy)?,
             pins: pins.without_rewritten(read, session, leaf)?,
             prompts,
             chain,
@@ -217,7 +222,8 @@ pub(super) fn fires(request: &CompactRequest, size: Size, about: ContextTokens) 
     let tokens = about.tokens;
     let policy = &request.policy;
     let size = Size { tokens, ..size };
-    policy.compaction.should_compact(&policy.window, size)
+    let is_held = is_handed_over(policy) && policy.window.budget().fits(size);
+    !is_held && policy.compaction.should_compact(&policy.window, size)
 }
 
 /// Returns the digests of the messages of earlier loops that their writers may still replace: a

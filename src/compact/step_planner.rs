@@ -87,6 +87,12 @@ impl StepPlanner<'_> {
     /// Plans the loops in scope. Also returns the rollup of the loops before the scope, if the rollup is smaller
     /// than these loops. If not, they stay as they are, and each call in them must keep its result.
     fn plan(&self) -> Result<(Vec<PlannedLoop>, Option<PlacedBlock>), StrategyError> {
+        if self.step.is_text_only() && self.planner.rolls_up_all() {
+            let all = self.rollup(self.snapshot.chain.links.len())?;
+            if all.is_some() {
+                return Ok((Vec::new(), all));
+            }
+        }
         let (planned, scope) = self.settled(self.new_plan())?;
         let rollup = self.rollup(scope)?;
         let config = &self.step.config;

@@ -28,7 +28,9 @@ use super::config::ConfigArgs;
 /// Nothing recorded is changed; `loopstore undo` deactivates the blocks. A context with enough headroom
 /// is left alone, unless --force is given. What does not fit is given up step by step, and no more than it
 /// takes: thinking, images and long outputs of the turns kept at the end, then turns kept at the start,
-/// then all but the last turns that fit.
+/// then all but the last turns that fit, then these too. The result leaves room for several turns; if it
+/// cannot, nothing is compacted while the window fits the context. A window of less than 500 tokens is a size
+/// to hand the session over in: the summary gets all of it.
 #[derive(clap::Args)]
 pub struct CompactArgs {
     /// The session: its id or a unique prefix.
@@ -534,6 +536,7 @@ fn given_up(step: &str) -> &'static str {
         "prune" => ": long parts of kept messages are cut",
         "keep_first" => ": fewer turns are kept at the start",
         "last_turns" => ": only the last turns that fit are kept",
+        "no_turns" => ": texts replace all turns",
         _ => "",
     }
 }

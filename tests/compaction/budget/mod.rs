@@ -3,6 +3,7 @@
 mod approvals;
 mod clearing;
 mod compactor;
+mod growth;
 mod ladder;
 mod random;
 mod stage;

@@ -6,7 +6,8 @@ use loopstore::*;
 
 use crate::support::histories::{History, answer, result, user};
 
-/// Returns a request to compact to this number of tokens, with one turn kept at the start and four at the end.
+/// Returns a request to compact to this number of tokens, with one turn kept at the start and four at the end, and no
+/// room for later turns: so each step has its own size.
 pub fn request(max_context_tokens: u64) -> CompactRequest {
     CompactRequest {
         policy: Policy::of(
@@ -15,6 +16,7 @@ pub fn request(max_context_tokens: u64) -> CompactRequest {
                 ..ContextConfig::default()
             },
             CompactionConfig {
+                room_turns: 0,
                 keep_first_turns: 1,
                 keep_recent: KeepRecent::Turns(4),
                 max_summary_tokens: 100,

@@ -162,6 +162,7 @@ fn append_turn(store: &SqliteStore, session: &SessionId, at: u32) {
 fn small(window: u64) -> CompactRequest {
     let mut request = CompactRequest::default();
     request.policy.window.max_context_tokens = window;
+    request.policy.compaction.room_turns = 0;
     request.policy.compaction.max_summary_tokens = 200;
     request.policy.compaction.max_rollup_tokens = 300;
     request

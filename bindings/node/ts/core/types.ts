@@ -97,6 +97,10 @@ export interface CompactReport {
   bytes_after: number;
   messages_before: number;
   messages_after: number;
+  /** Tokens of a typical turn, if a compaction was planned. */
+  turn_tokens?: number;
+  /** Tokens by which the context may grow before the next compaction. */
+  room?: number;
   loops_compacted: number;
   blocks: BlockReport[];
   /** With `keepPrompts`: the number of hidden prompts that are quoted. */

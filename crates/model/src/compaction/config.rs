@@ -224,6 +224,9 @@ impl FromStr for RecentWindow {
 pub struct CompactionConfig {
     /// The trigger, and the target size.
     pub policy: CompactionPolicy,
+    /// The number of typical turns that a compaction leaves room for; 0 to use the target whole. A compaction that
+    /// leaves room for less than two is not made while the window fits the context.
+    pub room_turns: u32,
     /// The number of earlier loops that are included.
     pub compaction_scope: CompactionScope,
     /// The treatment of the loops before these.
@@ -255,6 +258,7 @@ impl Default for CompactionConfig {
     fn default() -> Self {
         Self {
             policy: CompactionPolicy::default(),
+            room_turns: 6,
             compaction_scope: CompactionScope::FixedCount(3),
             older_loops: OlderLoops::default(),
             recent_window: RecentWindow::default(),

@@ -5,6 +5,8 @@
 mod cancel;
 mod config;
 mod cut;
+#[doc(hidden)]
+pub mod growth;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod memory;

@@ -197,30 +197,32 @@ impl CompactionPolicy {
         (self.target_of(window).tokens / 4).max(LEAST_SUMMARY)
     }
 
+    /// Returns the largest size at which the policy does not trigger. If that size is less than a tenth of the budget,
+    /// because the policy always triggers or the system prompt fills the window, the budget itself is returned.
+    pub fn limit_of(&self, window: &ContextConfig) -> Budget {
+        let hard = window.budget();
+        let tokens = |tokens| !self.tokens_fire(window, tokens);
+        let bytes = |bytes| !self.bytes_fire(window, bytes);
+        let enough = |most, found| if found <= most / 10 { most } else { found };
+        Budget {
+            tokens: enough(hard.tokens, largest(hard.tokens, tokens)),
+            bytes: hard.bytes.map(|most| enough(most, largest(most, bytes))),
+        }
+    }
+
     /// Returns the target size: the target of the policy, else the largest context at which the policy does not
-    /// trigger. If that size is less than a tenth of the budget, because the policy always triggers or the system
-    /// prompt fills the window, the budget itself is returned.
+    /// trigger ([`limit_of`](Self::limit_of)).
     pub fn target_of(&self, window: &ContextConfig) -> Budget {
         let hard = window.budget();
-        let (tokens, bytes) = match *self {
-            Self::Target { target, .. } => {
-                let tokens = share_of(window.max_context_tokens, target);
-                let tokens = tokens.saturating_sub(window.system_prompt_tokens);
-                (tokens, hard.bytes.map(|most| share_of(most, target)))
-            }
-            Self::Headroom { .. } | Self::Reserves { .. } => {
-                let tokens = |tokens| !self.tokens_fire(window, tokens);
-                let bytes = |bytes| !self.bytes_fire(window, bytes);
-                let enough = |most, found| if found <= most / 10 { most } else { found };
-                (
-                    enough(hard.tokens, largest(hard.tokens, tokens)),
-                    hard.bytes.map(|most| enough(most, largest(most, bytes))),
-                )
-            }
+        let Self::Target { target, .. } = *self else {
+            return self.limit_of(window);
         };
+        let tokens = share_of(window.max_context_tokens, target);
+        let tokens = tokens.saturating_sub(window.system_prompt_tokens);
+        let bytes = hard.bytes.map(|most| share_of(most, target).min(most));
         Budget {
             tokens: tokens.min(hard.tokens),
-            bytes: bytes.zip(hard.bytes).map(|(bytes, most)| bytes.min(most)),
+            bytes,
         }
     }
 }
