@@ -71,6 +71,7 @@
 //! | read the transcripts of other agents | `loopstore-transcripts` |
 //! | write sessions in the formats of other agents | `loopstore-export` |
 //! | record agents that emit events | `loopstore-recorder` |
+//! | record agents of editors (Agent Client Protocol) | `loopstore-acp` |
 //! | find and replace secrets | `loopstore-redact` |
 //! | show a session as one page | `loopstore-report` |
 //! | find the turn that wrote a line of a file | `loopstore-blame` |
