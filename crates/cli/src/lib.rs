@@ -65,6 +65,7 @@ mod show;
 mod show_tree;
 mod sql;
 mod stats;
+mod sync;
 mod undo;
 mod verify;
 mod watch;
@@ -151,6 +152,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Backup(backup::BackupArgs),
     Copy(copy::CopyArgs),
+    Sync(sync::SyncArgs),
     Recount(recount::RecountArgs),
     Recover(recover::RecoverArgs),
     Archive(archive::ArchiveArgs),
@@ -349,6 +351,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Verify(args) => verify::run(app, args),
         Command::Backup(args) => backup::run(app, args),
         Command::Copy(args) => copy::run(app, args),
+        Command::Sync(args) => sync::run(app, args),
         Command::Recount(args) => recount::run(app, args),
         Command::Recover(args) => recover::run(app, args),
         Command::Archive(args) => archive::run(app, args),

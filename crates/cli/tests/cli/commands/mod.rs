@@ -34,3 +34,4 @@ pub mod stage;
 mod story;
 #[cfg(feature = "http")]
 mod summarizing;
+mod syncing;
