@@ -8,7 +8,8 @@ use crate::document::{
     LoopDocument, ManifestDocument, RunDocument, SessionDocument, StoredMessageLine, text_of,
 };
 
-/// True if `big` contains everything that `small` contains, so that `small` is an earlier state of it.
+/// True if `big` contains all lines that `small` contains, so that `small` is an earlier state of it. Attachments are
+/// not compared.
 pub(crate) fn covers(big: &SessionDocument, small: &SessionDocument) -> bool {
     let loops = big.loop_index();
     let has_loop = |one: &LoopDocument| {
@@ -28,10 +29,6 @@ pub(crate) fn covers(big: &SessionDocument, small: &SessionDocument) -> bool {
         && contains(&big.pins, &small.pins)
         && contains(&big.hides, &small.hides)
         && (small.manifests.iter()).all(|one| manifests.contains(&manifest_text(one)))
-        && small
-            .attachments
-            .iter()
-            .all(|row| big.attachments.contains(row))
 }
 
 fn manifest_text(manifest: &ManifestDocument) -> String {

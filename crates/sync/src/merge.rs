@@ -1,6 +1,6 @@
 //! The union of two states of a session: a pure function of both, whichever of them is given first.
 //!
-//! If one state contains the other, the union is that state, byte for byte. Otherwise both continued:
+//! If one state contains the other, the union has the lines of that state. Otherwise both continued:
 //!
 //! - A loop that one state has more messages of gets them.
 //! - A loop that both continued with other messages is split ([`fork`](crate::fork)): one continuation stays in
@@ -61,15 +61,21 @@ pub(crate) fn merge(
     let mut a_document = SessionDocument::parse(id, a)?;
     let mut b_document = SessionDocument::parse(id, b)?;
     let redacted = redacted_side(&a_document, &b_document)?.or(redacted);
-    let as_it_is = |text: &SessionText| Union {
-        text: text.clone(),
-        branches: BTreeSet::new(),
+    let with_attachments = |text: &SessionText| {
+        let (ours, theirs) = (&a_document.attachments, &b_document.attachments);
+        let mut text = SessionText::of(&text.session_lines());
+        let united = unite_attachments(ours.clone(), theirs.clone());
+        text.lines.extend(united.iter().map(text_of));
+        Union {
+            text,
+            branches: BTreeSet::new(),
+        }
     };
     if redacted != Some(Side::A) && covers(&b_document, &a_document) {
-        return Ok(as_it_is(b));
+        return Ok(with_attachments(b));
     }
     if redacted != Some(Side::B) && covers(&a_document, &b_document) {
-        return Ok(as_it_is(a));
+        return Ok(with_attachments(a));
     }
     match redacted {
         Some(Side::A) => check_redacted(&a_document, &b_document)?,
