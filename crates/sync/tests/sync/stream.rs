@@ -21,7 +21,7 @@ struct Cut<T> {
 }
 
 impl<T> Cut<T> {
-    fn take(&self, bytes: usize) -> io::Result<usize> {
+    fn spend(&self, bytes: usize) -> io::Result<usize> {
         let left = self.left.fetch_sub(bytes as i64, Ordering::SeqCst);
         match left {
             left if left <= 0 => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
@@ -32,14 +32,14 @@ impl<T> Cut<T> {
 
 impl<T: Read> Read for Cut<T> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = self.take(buffer.len().min(64))?;
+        let most = self.spend(buffer.len().min(64))?;
         self.inner.read(&mut buffer[..most])
     }
 }
 
 impl<T: Write> Write for Cut<T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let most = self.take(bytes.len().min(64))?;
+        let most = self.spend(bytes.len().min(64))?;
         self.inner.write(&bytes[..most])
     }
 
