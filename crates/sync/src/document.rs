@@ -70,11 +70,6 @@ impl SessionText {
         hash.finalize().into()
     }
 
-    /// Returns the number of bytes of all lines.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.lines.iter().map(|line| line.len() as u64 + 1).sum()
-    }
-
     /// Returns the lines of the session, without its attachments, as one text.
     pub(crate) fn session_lines(&self) -> String {
         let mut text = String::new();

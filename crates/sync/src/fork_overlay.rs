@@ -3,7 +3,6 @@
 use loopstore::counter_named;
 use loopstore::extend::codec::json_bytes;
 use loopstore::model::AgentMessage;
-use loopstore::tokens::TokenCounter;
 use loopstore_transcripts::internal::form::{
     BlockLine, CoverageForm, EditLine, PartForm, ShownForm, Sizes,
 };
