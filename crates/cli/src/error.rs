@@ -16,6 +16,7 @@ use loopstore_copy::CopyError;
 use loopstore_export::ExportError;
 use loopstore_report::ReportError;
 use loopstore_share::ShareError;
+use loopstore_sync::SyncError;
 use loopstore_terminal::output::{Out, note};
 use loopstore_terminal::select::Unknown;
 use loopstore_terminal::{CliError, text};
@@ -161,6 +162,7 @@ macro_rules! unwrap {
 /// error for which there are hints.
 fn resolve(error: Box<dyn Error>) -> CliError {
     unwrap!(error, CopyError, Store, Export, Import);
+    unwrap!(error, SyncError, Store);
     unwrap!(error, ExportError, Store, Write);
     unwrap!(error, ShareError, Store, Open, Export, Import, Report);
     unwrap!(error, ReportError, Store, Write);

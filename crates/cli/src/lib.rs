@@ -68,6 +68,7 @@ mod show_tree;
 mod sql;
 mod stats;
 mod switch;
+mod sync;
 mod undo;
 mod verify;
 mod watch;
@@ -160,6 +161,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Backup(backup::BackupArgs),
     Copy(copy::CopyArgs),
+    Sync(sync::SyncArgs),
     Recount(recount::RecountArgs),
     Recover(recover::RecoverArgs),
     Archive(archive::ArchiveArgs),
@@ -388,6 +390,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Verify(args) => verify::run(app, args),
         Command::Backup(args) => backup::run(app, args),
         Command::Copy(args) => copy::run(app, args),
+        Command::Sync(args) => sync::run(app, args),
         Command::Recount(args) => recount::run(app, args),
         Command::Recover(args) => recover::run(app, args),
         Command::Archive(args) => archive::run(app, args),

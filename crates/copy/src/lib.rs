@@ -39,6 +39,12 @@ use loopstore_transcripts::{ImportError, SessionLines, Source, import_source};
 use serde::Serialize;
 use spool::{LineSpool, SpooledLines, digest_in};
 
+/// The rules for receipts, without a promise for others.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::receipts::{seal_again, seal_alone};
+}
+
 /// An error that ended a copy. The sessions copied so far stay, and the next copy continues.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {

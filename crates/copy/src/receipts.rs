@@ -55,7 +55,10 @@ pub(super) fn copy_receipts(copy: &mut SessionCopier<'_>) -> Result<(), CopyErro
 
 /// Stores the receipt of a session that is gone. The key that the session would have had is used up, so that no
 /// other session ever gets it.
-fn seal_alone(write: &mut dyn StoreWrite, row: &ReceiptRow) -> StoreResult<bool> {
+///
+/// # Errors
+/// If the store fails.
+pub fn seal_alone(write: &mut dyn StoreWrite, row: &ReceiptRow) -> StoreResult<bool> {
     let key = write.insert_session(&empty_session()?)?;
     let opened = write.open_receipt(key, &row.kind, &row.opened_at)?;
     write.remove_session(key)?;
@@ -63,7 +66,10 @@ fn seal_alone(write: &mut dyn StoreWrite, row: &ReceiptRow) -> StoreResult<bool>
 }
 
 /// Stores a receipt of a session that exists.
-fn seal_again(
+///
+/// # Errors
+/// If the store fails.
+pub fn seal_again(
     write: &mut dyn StoreWrite,
     session: SessionKey,
     row: &ReceiptRow,

@@ -46,7 +46,7 @@ pub struct AnyLine {
     pub record: LineKind,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct SessionLine {
     pub record: LineKind,
     /// [`FORM`].
@@ -66,7 +66,7 @@ pub struct SessionLine {
     pub meta: Box<RawValue>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct LoopLine {
     pub record: LineKind,
     #[serde(rename = "loop")]
@@ -109,7 +109,7 @@ pub struct JsonTurnRef {
     pub turn: u32,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct TurnLine {
     pub record: LineKind,
     #[serde(rename = "loop")]
@@ -130,7 +130,7 @@ pub struct TurnLine {
 }
 
 /// A message; `M` is its type while it is written or read.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct MessageLine<M> {
     pub record: LineKind,
     pub session: SessionId,
@@ -152,7 +152,7 @@ pub struct MessageLine<M> {
 }
 
 /// A record of a loop while it runs; exactly one of the two fields is set.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct NoteLine {
     pub record: LineKind,
     #[serde(rename = "loop")]
@@ -163,7 +163,7 @@ pub struct NoteLine {
     pub turn: Option<Box<RawValue>>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct CallLine {
     pub record: LineKind,
     #[serde(rename = "loop")]
@@ -212,7 +212,7 @@ impl From<Sizes> for Size {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct RunLine {
     pub record: LineKind,
     pub run: String,
@@ -251,7 +251,7 @@ pub struct BlockAddress {
     pub generation: u32,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct BlockLine {
     pub record: LineKind,
     pub run: String,
@@ -278,7 +278,7 @@ pub struct BlockLine {
 }
 
 /// A message of a block.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct ShownForm {
     /// True if it is in `keep_recent`.
     pub recent: bool,
@@ -292,7 +292,7 @@ pub struct ShownForm {
     pub message: Option<Box<RawValue>>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct CoverageForm {
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
@@ -302,7 +302,7 @@ pub struct CoverageForm {
 }
 
 /// An edit of messages, or of a part of one message.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct EditLine {
     pub record: LineKind,
     pub run: String,
@@ -320,7 +320,7 @@ pub struct EditLine {
     pub salt: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct FlipLine {
     pub record: LineKind,
     pub run: String,
@@ -334,7 +334,7 @@ pub struct FlipLine {
     pub reason: Option<String>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct PinLine {
     pub record: LineKind,
     /// The loop of the message.
@@ -351,7 +351,7 @@ pub struct PinLine {
 }
 
 /// An event that hid a session, or showed it again under another id.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct HideLine {
     pub record: LineKind,
     /// True if the session is hidden from now on.
@@ -362,7 +362,7 @@ pub struct HideLine {
     pub at: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct ManifestLine {
     pub record: LineKind,
     pub manifest: String,
@@ -377,7 +377,7 @@ pub struct ManifestLine {
     pub sha256: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct PartForm {
     #[serde(rename = "loop")]
     pub loop_id: LoopId,
@@ -387,7 +387,7 @@ pub struct PartForm {
     pub messages: u64,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct EndLine {
     pub record: LineKind,
     /// The number of the session's lines before this one.

@@ -166,6 +166,18 @@ pub fn export(
     })?
 }
 
+/// Writes the lines of a session from a snapshot or a transaction, as [`ExportForm::Lines`] does; `counter` is the name
+/// of the token counter of the database.
+#[doc(hidden)]
+pub fn write_lines(
+    read: &dyn StoreRead,
+    counter: &str,
+    session: &SessionRow,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    session_jsonl::write(read, session, counter, out)
+}
+
 fn export_from(
     read: &dyn StoreRead,
     counter: &str,

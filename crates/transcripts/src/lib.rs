@@ -160,11 +160,11 @@ pub use swe_agent::SweAgent;
 pub use watch::{Watch, WatchedImport};
 pub use writer::StoreSink;
 
-/// The parts of formats that `loopstore-export` and `loopstore-share` write, without a promise for others.
+/// The parts of formats that `loopstore-export`, `loopstore-share` and `loopstore-sync` use, without a promise for others.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::fields::Fields;
-    pub use crate::session_jsonl::{form, page};
+    pub use crate::session_jsonl::{RecordOrigins, form, page, restore_session};
     pub use crate::values::reports_failure;
 }
 

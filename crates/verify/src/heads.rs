@@ -240,8 +240,13 @@ fn check(scan: &dyn StoreScan, head: &Head, found: &mut Findings) -> StoreResult
     let removed: BTreeSet<SessionId> = scan
         .receipts()?
         .iter()
-        .filter(|row| matches!(row.kind.as_str(), "erase" | "prune"))
-        .filter_map(|row| Some(Receipt::read(row)?.session))
+        .filter_map(|row| {
+            let receipt = Receipt::read(row)?;
+            // A receipt of another kind removed all rows of a session, which were then written anew.
+            let is_removal = matches!(row.kind.as_str(), "erase" | "prune")
+                || receipt.counts.contains_key("sessions");
+            is_removal.then_some(receipt.session)
+        })
         .collect();
     for (id, then) in &state.sessions {
         if removed.contains(id) {

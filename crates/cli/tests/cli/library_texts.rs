@@ -103,6 +103,7 @@ fn no_text_of_the_libraries_names_a_command_or_an_option() {
         "crates/report/src",
         "crates/share/src",
         "crates/summarize/src",
+        "crates/sync/src",
         "crates/transcripts/src",
         "integrations/phi/src",
     ] {

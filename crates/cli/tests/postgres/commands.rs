@@ -108,7 +108,7 @@ fn command_reading(
 }
 
 /// Commands that are not compared, with the reason.
-const EXCUSED: [(&str, &str); 12] = [
+const EXCUSED: [(&str, &str); 13] = [
     ("watch", "it is `import --watch`, which is compared"),
     ("demo", "makes a database of its own"),
     ("doctor", "speaks of the machine"),
@@ -122,6 +122,7 @@ const EXCUSED: [(&str, &str); 12] = [
         "copy",
         "reads one and writes the other; `moving.rs` compares both",
     ),
+    ("sync", "reads and writes both; `syncing.rs` compares both"),
     ("schema", "is for a server only"),
     ("browse", "is for people"),
     ("completions", "reads no database"),

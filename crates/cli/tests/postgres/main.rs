@@ -13,4 +13,5 @@ mod refusals;
 mod shards;
 #[path = "../support/mod.rs"]
 mod support;
+mod syncing;
 mod tenants;

@@ -285,7 +285,9 @@ impl SessionTarget<'_> {
             tick: line.tick,
             body,
             created_at: line.created_at,
-            origin: None,
+            origin: self
+                .origins
+                .and_then(|origins| origins.get(&digest).copied()),
             chain,
         };
         self.write.insert_message(key, &row, &blobs)?;

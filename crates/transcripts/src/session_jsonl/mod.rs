@@ -17,16 +17,18 @@ mod runs;
 use std::io::{Read as _, SeekFrom};
 use std::path::Path;
 
-use loopstore::model::MAX_JSON_DEPTH;
+use loopstore::extend::StoreWrite;
+use loopstore::model::{MAX_JSON_DEPTH, SessionId};
+use loopstore::tokens::TokenCounter;
 use serde::de::DeserializeOwned;
 
 use self::form::{AnyLine, LineKind};
-pub use self::restore::SessionRestorer;
+pub use self::restore::{RecordOrigins, SessionRestorer};
 use super::decode::DecodedSource;
 use super::fields::reason;
 use super::key_outline::KeyOutline;
 use super::lines::{LinePart, ValueReader};
-use super::{ImportError, Importer, Sink, Source};
+use super::{ImportError, ImportReport, Importer, ReadSeek, Sink, Source};
 
 /// The messages of a block are in one line, and each may be as long as a record.
 const MAX_LINE_BYTES: usize = 256 << 20;
@@ -66,6 +68,27 @@ impl Importer for SessionLines {
     ) -> Option<Result<(), ImportError>> {
         Some(read_lines(source, into))
     }
+}
+
+/// Restores one session from its lines within a transaction, as an import of the lines does. New messages get the
+/// `origins` of their records.
+///
+/// # Errors
+/// If the lines are no session, or the store has another one with this id. The caller must end the transaction then.
+pub fn restore_session(
+    write: &mut dyn StoreWrite,
+    counter: &dyn TokenCounter,
+    session: &SessionId,
+    lines: &mut dyn ReadSeek,
+    origins: &RecordOrigins,
+) -> Result<ImportReport, ImportError> {
+    let mut into = SessionRestorer::new(write, counter, Some(session)).with_origins(origins);
+    let mut source = Source {
+        path: Path::new("the lines of the session"),
+        reader: lines,
+    };
+    read(&mut source, &mut into)?;
+    Ok(into.finish())
 }
 
 /// Reads the lines of a file, or of a page.

@@ -22,12 +22,17 @@ use crate::{ImportError, ImportReport};
 /// The maximum tick, so that later operations still have ticks.
 const MAX_TICK: i64 = 1 << 53;
 
+/// The digests of the records that messages were imported from, by the digests of the messages. Both are of one
+/// database.
+pub type RecordOrigins = HashMap<[u8; 32], [u8; 32]>;
+
 /// Restores stored rows into a store, session by session.
 pub struct SessionRestorer<'a> {
     write: &'a mut (dyn StoreWrite + 'a),
     counter: &'a dyn TokenCounter,
     /// The only session to restore; `None` for all.
     only: Option<&'a SessionId>,
+    origins: Option<&'a RecordOrigins>,
     report: ImportReport,
     open: Option<OpenSession>,
     /// True within a session that is not restored.
@@ -93,6 +98,7 @@ pub(super) enum RestoreStage {
 pub(super) struct SessionTarget<'r> {
     pub(super) write: &'r mut dyn StoreWrite,
     pub(super) counter: &'r dyn TokenCounter,
+    pub(super) origins: Option<&'r RecordOrigins>,
     pub(super) report: &'r mut ImportReport,
     pub(super) open: &'r mut OpenSession,
 }
@@ -108,9 +114,18 @@ impl<'a> SessionRestorer<'a> {
             write,
             counter,
             only,
+            origins: None,
             report: ImportReport::default(),
             open: None,
             passes_over: false,
+        }
+    }
+
+    /// Gives new messages the origins of their records.
+    pub(super) fn with_origins(self, origins: &'a RecordOrigins) -> Self {
+        Self {
+            origins: Some(origins),
+            ..self
         }
     }
 
@@ -157,6 +172,7 @@ impl<'a> SessionRestorer<'a> {
         Ok(Some(SessionTarget {
             write: &mut *self.write,
             counter: self.counter,
+            origins: self.origins,
             report: &mut self.report,
             open,
         }))

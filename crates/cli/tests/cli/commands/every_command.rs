@@ -47,6 +47,7 @@ const LINES: &[(&str, &str)] = &[
     ("backup", "backup copy.db"),
     ("backup", "backup small.db --compact"),
     ("copy", "copy --to other.db"),
+    ("sync", "sync synced.db"),
     ("recount", "recount"),
     ("recover", "recover"),
     ("man", "man pages-of-man"),

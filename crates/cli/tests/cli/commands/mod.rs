@@ -37,3 +37,4 @@ pub mod stage;
 mod story;
 #[cfg(feature = "http")]
 mod summarizing;
+mod syncing;

@@ -208,7 +208,7 @@ fn further_turns_are_printed_as_they_are_stored() {
     let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("loopstore"))
         .args(["read", "lamp", "--follow", "--last", "1"])
         .current_dir(stage.path(""))
-        .env_remove("LOOPSTORE_DB")
+        .env("LOOPSTORE_DB", "loopstore.db")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

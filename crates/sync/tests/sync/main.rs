@@ -1,0 +1,9 @@
+//! Databases that were brought together: the same in every byte, with everything that either had, whatever interrupts
+//! the sync.
+
+mod marks;
+mod random;
+mod removals;
+mod stage;
+mod stream;
+mod together;
