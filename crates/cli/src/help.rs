@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use clap::builder::StyledStr;
+use clap::builder::{Resettable, StyledStr};
 use clap::{Arg, Command};
 use loopstore_terminal::output::width;
 use loopstore_terminal::text::columns;
@@ -127,7 +127,7 @@ fn cut(command: Command) -> Command {
     let is_hidden = |arg: &Arg| !SHOWN.contains(&arg.get_id().as_str());
     let hidden = command.get_arguments().filter(|arg| is_hidden(arg)).count();
     let name = command.get_name().to_owned();
-    let none = || Option::<StyledStr>::None;
+    let none = || Resettable::<StyledStr>::Reset;
     command
         .long_about(none())
         .mut_args(|arg| {
