@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
+use loopstore::UsageCost;
 use loopstore::extend::{self as store, LoopKey, MessageRow, SessionRow, StoreRead, StoreResult};
 use loopstore::model::{Int, Json, Usage};
 use loopstore::{Database, Role, StoreError, Time};
-use loopstore_recorder::UsageCost;
 use loopstore_report::Prices;
 use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::table::{Column, TextTable};
