@@ -15,7 +15,7 @@ use crate::overlay::turn_seqs;
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
     self, BlockCore, BlockKey, BlockKind, BlockMessage, EditedMessage, LoopKey, MessageEdit,
-    NewBlock, Proof, Section, Size, StoreError, StoreRead, StoreResult, StoredMessage,
+    MessageRef, NewBlock, Proof, Section, Size, StoreError, StoreRead, StoreResult, StoredMessage,
     StoredMessageRef, Turns, codec,
 };
 
@@ -356,8 +356,8 @@ impl Builder<'_> {
         let block = link.block.as_ref().map(|block| block.key);
         let read = self.read;
         let edits = link.edits.as_deref().filter(|edits| edits.touches(&seqs));
-        let proofs = self.with_outline || self.check;
-        read.message_refs(link.row.key, seqs, proofs, &mut |row| {
+        let (proofs, check) = (self.with_outline || self.check, self.check);
+        let mut visit = |row: &MessageRef<'_>| -> StoreResult<ControlFlow<()>> {
             let Some(turn) = row.turn.filter(|_| row.message.role != Role::Extension) else {
                 return Ok(ControlFlow::Continue(()));
             };
@@ -384,7 +384,15 @@ impl Builder<'_> {
                 (_, None) => self.push(link, part, &row.message, place)?,
             }
             Ok(ControlFlow::Continue(()))
-        })?;
+        };
+        match edits.filter(|_| !check) {
+            Some(edits) => {
+                let need = |seq: u32| edits.content_need(seq);
+                read.message_refs_as_needed(link.row.key, seqs, proofs, &need, &mut visit)?;
+            }
+            // A check compares also what contexts do not show with its digest.
+            None => read.message_refs(link.row.key, seqs, proofs, &mut visit)?,
+        }
         part.into_iter().for_each(|part| self.close(part));
         Ok(())
     }
@@ -453,7 +461,7 @@ impl Builder<'_> {
         link: &ChainLink,
         part: &mut Part,
         stored: &StoredMessageRef<'_>,
-        (place, edited): (MessageOrigin, &EditedMessage),
+        (place, edited): (MessageOrigin, EditedMessage<'_>),
     ) -> StoreResult<()> {
         if self.check && !codec::fits_digest(stored) {
             return Err(not_its_digest(link, place));

@@ -43,6 +43,8 @@ pub mod mapping;
 #[doc(hidden)]
 pub mod migrations;
 #[doc(hidden)]
+pub mod packed_edits;
+#[doc(hidden)]
 pub mod packing;
 pub mod packs;
 pub mod prompt;
