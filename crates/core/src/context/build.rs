@@ -326,7 +326,7 @@ impl Builder<'_> {
             let stored = message.body.filter(|body| body.role != Role::Extension);
             match (stored, quoted) {
                 (Some(stored), Some(of)) => {
-                    self.push_quote(link, &mut part, &stored, (place, of))?;
+                    self.push_quote((link, block), &mut part, &stored, (place, of))?;
                 }
                 (Some(stored), None) => self.push_own(link, &mut part, stored, place)?,
                 (None, _) => {}
@@ -507,7 +507,7 @@ impl Builder<'_> {
     /// Adds a pinned message as the active block quotes it.
     fn push_quote(
         &mut self,
-        link: &ChainLink,
+        (link, block): (&ChainLink, &BlockCore),
         part: &mut Part,
         stored: &StoredMessage,
         (place, of): (MessageOrigin, (LoopKey, u32)),
@@ -519,7 +519,7 @@ impl Builder<'_> {
             store::check_quoted(self.read, of, &stored.digest)?;
         }
         if self.note(link, part, &stored.as_stored_ref(), place)? {
-            let message = store::quote(self.read, link.row.key, of)?;
+            let message = store::quote(self.read, block.quoting(), of)?;
             self.context.messages.push(message);
         }
         Ok(())

@@ -327,6 +327,12 @@ impl EditedMessage<'_> {
         self.form(part).map(|form| form.action)
     }
 
+    /// True if a part is cleared.
+    pub fn has_cleared(&self) -> bool {
+        let mut forms = self.parts.iter();
+        forms.any(|form| form.action == EditAction::Cleared)
+    }
+
     /// Returns the number of parts that are not shown.
     pub fn removed(&self) -> usize {
         let removed = |form: &&EditedForm| form.action == EditAction::Removed;
