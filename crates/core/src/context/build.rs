@@ -12,6 +12,7 @@ use super::{BuildOptions, Context, Part, PartSection, SystemPrompt, faults_of, s
 use crate::compaction::ContextMessage;
 use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId};
 use crate::overlay::turn_seqs;
+use crate::provider::context_management::ContextManagement;
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
     self, BlockCore, BlockKey, BlockKind, BlockMessage, EditedMessage, LoopKey, MessageEdit,
@@ -35,6 +36,9 @@ pub fn build(
     }
     let mut context = builder.context;
     let end = (leaf.row.key, leaf.end_seq);
+    context
+        .context_management
+        .clone_from(&options.context_management);
     let which = options.system_prompts;
     context.system = system_prompt(read, leaf.row.session, end, &chain.links, which)?;
     finish(read, &mut context, chain, options.provider)?;
@@ -236,6 +240,7 @@ impl<'a> Builder<'a> {
             compaction: None,
             in_flight: false,
             system: SystemPrompt::default(),
+            context_management: ContextManagement::default(),
             manifest: None,
         };
         Self {
