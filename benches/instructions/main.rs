@@ -4,8 +4,8 @@
 //! `baseline.toml` states became slower by a change of the code. Each path runs in its own process under
 //! callgrind, which counts only while `measured` runs. The messages, their order and the number of rounds are
 //! fixed. Salts, ids and hash seeds are random, but their bytes cost the same up to some thousandths. Another
-//! compiler or processor may need a new baseline: `LOOPSTORE_BASELINE=write cargo bench --bench instructions`. Only
-//! `-- edited` compares a build of a session with a thousand edits with one without.
+//! compiler or processor may need a new baseline: `LOOPSTORE_BASELINE=write cargo bench --bench instructions`. `-- edited`
+//! only compares the builds of a session with a thousand edits with those of one without.
 
 #[allow(dead_code)]
 #[path = "../import/transcripts.rs"]
@@ -35,14 +35,14 @@ const DOORS: [&str; 2] = ["handle", "below"];
 /// The largest ratio of a handle to the interface below it.
 const HANDLE_BOUND: f64 = 1.03;
 
-/// Builds of the same session with edits and without.
-const EDITED: [&str; 2] = ["edited", "unedited"];
+/// Builds of the same session: without edits, with edits in a few runs, and with each edit in a run of its own.
+const EDITED: [&str; 3] = ["unedited", "edited", "edited-apart"];
 /// The number of live edits, at least.
 const EDITS: usize = 1_000;
 /// The turns of one run of edits.
 const EDITED_TURNS: u32 = 16;
-/// The largest ratio of a build with edits to one without.
-const EDITED_BOUND: f64 = 1.05;
+/// The largest ratio of a build with edits to one without, for each of the two.
+const EDITED_BOUNDS: [f64; 2] = [1.05, 1.05];
 
 type Result<T> = Outcome<T>;
 /// Thousands of instructions of each path.
@@ -198,11 +198,15 @@ fn door(name: &str, mut recorded: Recorded, turns: &mut Turns) -> Outcome<()> {
 }
 
 /// Creates the session of a build with edits, or without; that is not counted. The edits clear answers, arguments and
-/// results in several runs.
+/// results.
 fn before_edited(folder: &Path, name: &str) -> Outcome<()> {
     let mut turns = Turns::new(7);
     let mut recorded = Recorded::create(&folder.join("some.db"), Durability::Normal)?;
-    recorded.fill((0..3 * IN_A_LOOP).map(|_| turns.next_turn()).collect())?;
+    let turns: Vec<Vec<AgentMessage>> = (0..3 * IN_A_LOOP).map(|_| turns.next_turn()).collect();
+    recorded.fill(turns.clone())?;
+    if name == "edited-apart" {
+        return edit_apart(&recorded, &turns);
+    }
     let mut edits = 0;
     let runs = (0..3).flat_map(|at| {
         let first = (0..IN_A_LOOP).step_by(EDITED_TURNS as usize);
@@ -225,6 +229,37 @@ fn before_edited(folder: &Path, name: &str) -> Outcome<()> {
         true => Ok(()),
         false => Err(format!("{edits} edits, not {EDITS}").into()),
     }
+}
+
+/// Clears parts of messages, each in a run of its own.
+fn edit_apart(recorded: &Recorded, turns: &[Vec<AgentMessage>]) -> Outcome<()> {
+    let mut parts = Vec::new();
+    for (at, of_loop) in turns.chunks(IN_A_LOOP as usize).enumerate() {
+        let loop_id = LoopId::new(format!("loop-{at}"))?;
+        let in_turn = |(turn, messages): (u32, &Vec<AgentMessage>)| vec![turn; messages.len()];
+        let of_turn: Vec<u32> = (0..).zip(of_loop).flat_map(in_turn).collect();
+        for ((seq, turn), message) in (0..).zip(of_turn).zip(of_loop.iter().flatten()) {
+            let count = message
+                .message()
+                .map_or(0, |message| message.content().len());
+            let count = u32::try_from(count)?;
+            parts.extend((0..count).map(|part| EditTarget::Part(loop_id.clone(), turn, seq, part)));
+        }
+    }
+    let mut edits = 0;
+    for part in parts {
+        let request = EditRequest::clear([part]);
+        match edit(&recorded.store, &recorded.session, &request) {
+            Ok(report) => edits += report.edits.len(),
+            // A part that is shorter than its marker.
+            Err(StoreError::EditRefused(EditRefusal::NoMatch { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if edits >= EDITS {
+            return Ok(());
+        }
+    }
+    Err(format!("{edits} edits, not {EDITS}").into())
 }
 
 /// Builds the context of a session that exists.
@@ -291,13 +326,16 @@ fn count(name: &str) -> Outcome<u64> {
     Ok(most.ok_or("callgrind counted nothing")? / 1_000)
 }
 
-/// Compares a build with edits with one without.
+/// Compares builds with edits with one without.
 fn compare_edited(met: &mut bool) -> Outcome<()> {
-    let [edited, unedited] = EDITED.map(count);
-    let (edited, unedited) = (edited?, unedited?);
-    println!("build with {EDITS} edits: {edited} thousand instructions, without: {unedited}");
-    let ratio = edited as f64 / unedited as f64;
-    judge("build with edits / without", ratio, EDITED_BOUND, met);
+    let unedited = count(EDITED[0])?;
+    println!("build without edits: {unedited} thousand instructions");
+    for (name, bound) in EDITED[1..].iter().zip(EDITED_BOUNDS) {
+        let edited = count(name)?;
+        println!("build with {EDITS} edits, {name}: {edited} thousand instructions");
+        let ratio = edited as f64 / unedited as f64;
+        judge(&format!("{name} / without edits"), ratio, bound, met);
+    }
     Ok(())
 }
 
@@ -307,7 +345,7 @@ fn run() -> Outcome<bool> {
         path(&name, Path::new(&folder))?;
         return Ok(true);
     }
-    if std::env::args().any(|name| name == EDITED[0]) {
+    if std::env::args().any(|name| name == "edited") {
         let mut met = true;
         compare_edited(&mut met)?;
         return Ok(met);
@@ -335,6 +373,7 @@ fn run() -> Outcome<bool> {
     println!("handle: {handle} thousand instructions, the door below it: {below}");
     let ratio = handle as f64 / below as f64;
     judge("handle / the door below", ratio, HANDLE_BOUND, &mut met);
+    compare_edited(&mut met)?;
     if is_new {
         let mut text = String::from("# Thousands of instructions; written by the benchmark.\n");
         for (name, thousands) in counts {

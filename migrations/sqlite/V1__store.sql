@@ -710,6 +710,9 @@ CREATE TABLE runs (
     -- SHA-256 of this row and of the digests of its blocks. NULL while the run is open. The rows of a closed
     -- run never change. The rows of an open run have no effect on a context.
     digest          BLOB,
+    -- The edits of the run in the form that contexts are built from, derived from the rows of edits and written
+    -- with them. NULL without edits.
+    edits           BLOB,
     CHECK ((digest IS NULL) = (outcome = 'running'))
 ) STRICT;
 
@@ -723,6 +726,9 @@ CREATE INDEX runs_committed ON runs (session, tick) WHERE outcome = 'committed';
 -- Finds runs that are still open.
 CREATE INDEX runs_open ON runs (session) WHERE digest IS NULL;
 
+-- Finds the runs with edits.
+CREATE INDEX runs_edited ON runs (session, tick) WHERE edits IS NOT NULL AND outcome = 'committed';
+
 CREATE TRIGGER runs_begin_open
 BEFORE INSERT ON runs
 WHEN NEW.digest IS NOT NULL
@@ -730,13 +736,30 @@ BEGIN
     SELECT RAISE(ABORT, 'runs must be open when they are written');
 END;
 
--- Rejects every change except closing the run.
+-- Rejects every change except closing the run. Only the packed edits of an open run can be written, and those of a
+-- closed run while a recount with another token counter changes the sizes of edits.
 CREATE TRIGGER runs_no_update
 BEFORE UPDATE ON runs
 WHEN (OLD.digest IS NOT NULL OR NEW.digest IS NULL OR NEW.key IS NOT OLD.key
         OR NEW.session IS NOT OLD.session OR NEW.run_id IS NOT OLD.run_id
         OR NEW.loop IS NOT OLD.loop OR NEW.turns IS NOT OLD.turns)
     AND NOT EXISTS (SELECT 1 FROM maintenance WHERE session = OLD.session AND closed_at IS NULL)
+    AND NOT (
+        (OLD.digest IS NULL OR EXISTS (SELECT 1 FROM store_meta WHERE name = 'recount'))
+        AND (
+            NEW.key, NEW.session, NEW.run_id, NEW.loop, NEW.turns, NEW.tick, NEW.trigger, NEW.strategy,
+            NEW.round, NEW.outcome, NEW.fallback, NEW.error, NEW.scope, NEW.older_loops, NEW.counter,
+            NEW.tokens_before, NEW.tokens_after, NEW.bytes_before, NEW.bytes_after, NEW.messages_before,
+            NEW.messages_after, NEW.started_at, NEW.duration_ms, NEW.config, NEW.usage, NEW.plan,
+            NEW.record, NEW.events, NEW.reached, NEW.digest
+        ) IS (
+            OLD.key, OLD.session, OLD.run_id, OLD.loop, OLD.turns, OLD.tick, OLD.trigger, OLD.strategy,
+            OLD.round, OLD.outcome, OLD.fallback, OLD.error, OLD.scope, OLD.older_loops, OLD.counter,
+            OLD.tokens_before, OLD.tokens_after, OLD.bytes_before, OLD.bytes_after, OLD.messages_before,
+            OLD.messages_after, OLD.started_at, OLD.duration_ms, OLD.config, OLD.usage, OLD.plan,
+            OLD.record, OLD.events, OLD.reached, OLD.digest
+        )
+    )
 BEGIN
     SELECT RAISE(ABORT, 'runs are immutable');
 END;

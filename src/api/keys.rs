@@ -6,7 +6,7 @@ use super::error::Result;
 use super::line::{LineEnd, begin_session};
 use super::same_append::ensure_same;
 use super::{SessionHandle, calls};
-use crate::compact::record_appended_compactions;
+use crate::compact::{Policy, record_appended_compactions};
 use crate::model::redaction::append_key_marker;
 use crate::model::{AgentMessage, AppliedEdits, LoopId};
 use crate::store::append::{Appended, append_in_turns};
@@ -206,7 +206,13 @@ impl SessionHandle {
                     done.push(appended_before(write, known)?.1);
                     continue;
                 }
-                let (leaf, part) = append_part(write, position, key, messages, backend.counter())?;
+                let (leaf, part) = append_part(
+                    write,
+                    position,
+                    key,
+                    messages,
+                    (backend.counter(), self.policy()),
+                )?;
                 position.leaf = Some(leaf);
                 reached = Some((leaf, part.loop_id.clone()));
                 done.push(part);
@@ -235,13 +241,13 @@ fn append_part(
     at: LineEnd,
     key: Option<&str>,
     messages: Vec<AgentMessage>,
-    counter: &dyn TokenCounter,
+    with: (&dyn TokenCounter, &Policy),
 ) -> StoreResult<(LoopKey, Appended)> {
     let mut done: Option<(LoopKey, Appended)> = None;
     for part in by_reports(messages) {
         let leaf = done.as_ref().map(|(leaf, _)| *leaf).or(at.leaf);
         let at = LineEnd { leaf, ..at };
-        let (leaf, next) = append_reported(write, at, part, counter)?;
+        let (leaf, next) = append_reported(write, at, part, with)?;
         let all = match done.take() {
             Some((_, before)) => before.followed_by(next),
             None => next,
@@ -268,16 +274,15 @@ fn append_reported(
     write: &mut dyn StoreWrite,
     at: LineEnd,
     (report, messages): (Option<AppliedEdits>, Vec<AgentMessage>),
-    counter: &dyn TokenCounter,
+    (counter, policy): (&dyn TokenCounter, &Policy),
 ) -> StoreResult<(LoopKey, Appended)> {
     let mut notes: Vec<String> = messages.iter().filter_map(unreadable_note).collect();
     if let (Some(report), Some(answer)) = (&report, messages.first()) {
-        notes.extend(record_report(
-            write,
-            at.leaf,
-            (answer, report, None),
-            counter,
-        )?);
+        // The request was written with the setting of the policy, if it has one.
+        let setting = policy.context_management();
+        let setting = (!setting.is_empty()).then_some(&setting);
+        let report = (answer, report, setting);
+        notes.extend(record_report(write, at.leaf, report, counter)?);
     }
     let mut done = append_in_turns(write, at.session, at.leaf, messages, counter)?;
     calls::finish(write, at.session, done.loop_key, &done.answered)?;

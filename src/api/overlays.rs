@@ -58,6 +58,7 @@ impl SessionHandle {
         let options = BuildOptions {
             leaf: Some(self.leaf_or_not_found()?),
             system_prompts: self.policy().system_prompts,
+            context_management: self.policy().context_management(),
             record: true,
             ..BuildOptions::default()
         };

@@ -348,6 +348,7 @@ impl SessionHandle {
             leaf: Some(leaf),
             provider: self.policy.provider,
             system_prompts: self.policy.system_prompts,
+            context_management: self.policy.context_management(),
             ..BuildOptions::default()
         };
         Ok(build_context_from_session(
@@ -367,6 +368,7 @@ impl SessionHandle {
             as_of: Some(at),
             provider: self.policy.provider,
             system_prompts: self.policy.system_prompts,
+            context_management: self.policy.context_management(),
             ..BuildOptions::default()
         };
         Ok(build_context_from_session(
@@ -455,9 +457,10 @@ impl SessionHandle {
         let prompt = kept.system_prompt(self.backend(), &self.id, &leaf, which)?;
         request.policy.window.count_system_prompt(prompt.tokens);
         let (budget, provider) = (request.policy.window.budget(), request.policy.provider);
+        let setting = self.policy.context_management();
         let reports = compact_to_fit(self.backend(), &self.id, request)?;
         let context = kept
-            .refresh(self.backend(), &self.id, leaf, provider, budget)
+            .refresh(self.backend(), &self.id, leaf, provider, budget, setting)
             .map_err(|error| refused(error, reports.last()))?;
         *self.kept() = kept;
         Ok(Prepared::new(context, reports))
@@ -596,6 +599,7 @@ impl SessionHandle {
             compaction: None,
             in_flight: false,
             system: SystemPrompt::default(),
+            context_management: self.policy.context_management(),
             manifest: None,
         }
     }

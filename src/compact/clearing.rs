@@ -32,6 +32,7 @@ impl ClearedFirst {
         // A provider that rejects what fits by the store's count says how little that count is worth, so what is
         // cleared cannot be shown to be enough.
         let clear = request.policy.clear_tool_results.as_ref();
+        let clear = clear.filter(|clear| !clear.by_provider);
         let is_wanted = request.trigger == CompactTrigger::Policy && !request.cancel.is_cancelled();
         let Some(clear) = clear.filter(|_| is_wanted) else {
             return Ok(None);

@@ -178,6 +178,7 @@ impl<'a> StepPlanner<'a> {
             compacted_as: CompactedAs::Turns,
             rolled_up: Vec::new(),
             edits: Vec::new(),
+            quote_edits: self.snapshot.quote_edits(&self.pins),
             pins: self.pins.clone(),
             tokens_before: 0,
             strategy: fallback.unwrap_or_else(|| self.strategy.name().to_owned()),

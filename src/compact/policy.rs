@@ -11,6 +11,7 @@ use crate::compaction::{
 use crate::context::SystemPrompts;
 use crate::edit::ClearToolResults;
 use crate::model::SealingProvider;
+use crate::provider::context_management::{ClearTrigger, ContextManagement};
 
 /// The policy of an agent's compactions: the window of the model, the turns that are kept word for word, and the
 /// strategy that makes the text that replaces the other turns. [`Settings`](crate::Settings) reads one from a file.
@@ -199,8 +200,9 @@ impl Policy {
     }
 
     /// Sets the most tokens of what people wrote that every compaction keeps word for word, whatever the strategy: the
-    /// newest prompts that it would hide, quoted as pinned messages are. Prompts that an edit changed are not quoted, and
-    /// the last steps of the fallback give quotes up. The report counts the prompts that did not fit.
+    /// newest prompts that it would hide, quoted as pinned messages are. A prompt of which edits replaced something
+    /// is quoted as the edits show it; removed and cleared prompts are not quoted. The last steps of the fallback give
+    /// quotes up. The report counts the prompts that are not quoted.
     pub fn keep_prompts(mut self, tokens: u64) -> Self {
         self.compaction.keep_prompts_tokens = tokens;
         self
@@ -289,6 +291,22 @@ impl Policy {
     pub fn clear_tool_results(mut self, clear: ClearToolResults) -> Self {
         self.clear_tool_results = Some(clear);
         self
+    }
+
+    /// Returns the setting of requests for Anthropic: empty unless the policy leaves the clearing of tool results to the
+    /// provider ([`ClearToolResults::by_provider`](ClearToolResults::by_provider())). The provider then clears from half
+    /// of the size that a compaction aims at, so that it clears before a compaction is necessary.
+    pub fn context_management(&self) -> ContextManagement {
+        let clear = self.clear_tool_results.as_ref();
+        let Some(clear) = clear.filter(|clear| clear.by_provider) else {
+            return ContextManagement::default();
+        };
+        let mut setting = ContextManagement::from(clear);
+        if let Some(uses) = &mut setting.clear_tool_uses {
+            let tokens = (self.target().tokens / 2).max(1);
+            uses.trigger = Some(ClearTrigger::InputTokens(tokens));
+        }
+        setting
     }
 
     /// Sets the share of the window in percent from which hooks are warned that a compaction comes near

@@ -12,7 +12,7 @@ use crate::compaction::RunConfig;
 use crate::context::Chain;
 use crate::model::Size;
 use crate::overlay::PinnedMessage;
-use crate::store::{self, LoopKey, StoreRead, StoreResult, quote_body};
+use crate::store::{self, LoopKey, QuotingBlock, StoreRead, StoreResult, quote_body};
 
 /// No loop has this key. A quote in a block of another loop names the loop, so it has the most tokens.
 const ANY_LOOP: LoopKey = LoopKey(0);
@@ -25,7 +25,8 @@ pub(super) struct HiddenPrompts {
     all: Vec<PinnedMessage>,
 }
 
-/// The numbers of prompts that a compaction quotes, and of those that exceed the configured tokens.
+/// The numbers of prompts that a compaction quotes, and of the others: those that exceed the configured tokens, and
+/// those that edits removed or cleared.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PromptCounts {
     pub(super) kept: u64,
@@ -37,6 +38,7 @@ impl CandidatePlanner<'_> {
     pub(super) fn prompts_size(&self) -> Size {
         let most = self.request.policy.compaction.keep_prompts_tokens;
         let prompts = self.snapshot.prompts.iter();
+        let prompts = prompts.filter(|prompt| prompt.can_be_quoted);
         let tokens = prompts.map(|prompt| prompt.tokens).sum::<u64>().min(most);
         Size {
             tokens,
@@ -48,8 +50,8 @@ impl CandidatePlanner<'_> {
 
 impl StepPlanner<'_> {
     /// Finds the prompts that a chain hides, and those of them that fit the tokens of the step, the newest first. A
-    /// prompt larger than all of these tokens is skipped; after the first other one that does not fit, no older one is
-    /// quoted.
+    /// prompt that is removed, or larger than all of these tokens, is skipped; after the first other one that does not
+    /// fit, no older one is quoted.
     pub(super) fn hidden_prompts(&self, chain: &Chain) -> StoreResult<HiddenPrompts> {
         let most = self.step.config.keep_prompts_tokens;
         let mut hidden = HiddenPrompts::default();
@@ -64,10 +66,14 @@ impl StepPlanner<'_> {
                     continue;
                 }
                 hidden.all.push(message);
-                if left == 0 || prompt.tokens > most {
+                if left == 0 || prompt.tokens > most || !prompt.can_be_quoted {
                     continue;
                 }
-                let tokens = quote_body(read, counter, ANY_LOOP, message.place())?.tokens;
+                let block = QuotingBlock {
+                    loop_key: ANY_LOOP,
+                    edits: &prompt.edits,
+                };
+                let tokens = quote_body(read, counter, block, message.place())?.tokens;
                 match left.checked_sub(tokens) {
                     Some(rest) => {
                         hidden.wanted.push(message);

@@ -4,14 +4,35 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::candidate::PlacedBlock;
 use super::planner::{CandidatePlanner, StepPlanner};
+use super::snapshot::Snapshot;
 use crate::compaction::{Draft, Recent, StrategyError, Summary};
 use crate::model::Size;
 use crate::overlay::{BlockSpec, CompactedAs, PinnedMessage, quotes_of};
 use crate::store::active_blocks::{ChainView, chain, depth_of};
 use crate::store::{
-    self, BlockCore, BlockKey, BlockKind, BlockRow, CoverageRow, Disposition, LoopKey, Section,
-    StoreRead, StoreResult, quote_body,
+    self, BlockCore, BlockKey, BlockKind, BlockRow, CoverageRow, Disposition, LoopKey,
+    QuotingBlock, Section, StoreRead, StoreResult, quote_body,
 };
+
+impl Snapshot {
+    /// Returns a block on a loop that quotes a message with the live edits.
+    pub(super) fn quoting(&self, loop_key: LoopKey, message: &PinnedMessage) -> QuotingBlock<'_> {
+        let mut prompts = self.prompts.iter();
+        let prompt = prompts.find(|prompt| prompt.message == *message);
+        QuotingBlock {
+            loop_key,
+            edits: prompt.map_or(&[], |prompt| &prompt.edits),
+        }
+    }
+
+    /// Returns the ids of the runs that replaced something of these messages.
+    pub(super) fn quote_edits(&self, messages: &[PinnedMessage]) -> Vec<String> {
+        let prompts = self.prompts.iter();
+        let quoted = prompts.filter(|prompt| messages.binary_search(&prompt.message).is_ok());
+        let runs: BTreeSet<&String> = quoted.flat_map(|prompt| &prompt.edits).collect();
+        runs.into_iter().cloned().collect()
+    }
+}
 
 impl CandidatePlanner<'_> {
     /// Returns the most that quotes of all that is pinned and of prompts have.
@@ -20,7 +41,8 @@ impl CandidatePlanner<'_> {
         store::read(self.store, |read| {
             let mut size = self.prompts_size();
             for pin in &self.snapshot.pins.messages {
-                let body = quote_body(read, self.store.counter(), leaf, pin.place())?;
+                let block = self.snapshot.quoting(leaf, pin);
+                let body = quote_body(read, self.store.counter(), block, pin.place())?;
                 size.add(Size {
                     tokens: body.tokens,
                     bytes: body.bytes,
@@ -46,7 +68,10 @@ impl StepPlanner<'_> {
         let counter = self.planner.store.counter();
         store::read(self.planner.store, |read| {
             let quoted = pins.iter().filter(|pin| is_quoted(pin));
-            let tokens = quoted.map(|pin| Ok(quote_body(read, counter, own, pin.place())?.tokens));
+            let tokens = quoted.map(|pin| {
+                let block = self.snapshot.quoting(own, pin);
+                Ok(quote_body(read, counter, block, pin.place())?.tokens)
+            });
             tokens.sum()
         })
     }
@@ -148,7 +173,7 @@ impl StepPlanner<'_> {
         store::read(self.planner.store, |read| {
             for message in messages.into_iter().filter(|one| one.quotes.is_none()) {
                 let (section, seq) = (message.section, message.replaces);
-                let shown = store::shown_message(read, own, message)?;
+                let shown = store::shown_message(read, row.quoting(), message)?;
                 match (section, seq) {
                     (Section::Recent, Some(seq)) => replaced.push((seq, shown)),
                     _ => summary.messages.extend(shown),

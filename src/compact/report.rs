@@ -145,7 +145,8 @@ pub struct CompactReport {
     ///
     /// [`Policy::keep_prompts`]: super::Policy::keep_prompts
     pub prompts_kept: u64,
-    /// The number of hidden prompts that are not quoted, since they exceed the tokens of the policy.
+    /// The number of hidden prompts that are not quoted, since they exceed the tokens of the policy, or edits removed or
+    /// cleared them.
     pub prompts_left_out: u64,
     /// The duration in milliseconds.
     pub duration_ms: u64,

@@ -1,8 +1,10 @@
 //! Rows of `edits`.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+
+use rusqlite::params;
 
 use super::reader::{SqliteReader, packed};
 use crate::store::columns::Columns;
@@ -14,6 +16,11 @@ use crate::store::*;
 const EDITS: &str = "SELECT loop, from_seq, to_seq, part, parts, action, text, tokens_before,
      bytes_before, messages, tokens_after, bytes_after, salt, digest
      FROM edits WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+
+// The runs that were undone or redone are read apart: there are nearly always none.
+const PACKED_EDITS: &str = "SELECT key, run_id, loop, turns, tick, 0 AS is_flipped, edits
+     FROM runs INDEXED BY runs_edited
+     WHERE session = ?1 AND edits IS NOT NULL AND outcome = 'committed' ORDER BY tick, key";
 
 // The runs are read apart, each once: a join would read the run of each edit again, and sort the texts of all of them.
 const EDITS_OF_LOOP: &str =
@@ -89,6 +96,32 @@ impl ReadEdits for SqliteReader<'_> {
         let ids = [packed(run.0, 0), packed(run.0, u32::MAX)];
         self.all(EDITS, ids, |row| edit_row(row))
     }
+
+    fn packed_edits(&self, session: SessionKey) -> StoreResult<Vec<PackedRun>> {
+        let mut flipped: HashSet<RunKey> = HashSet::new();
+        let sql = "SELECT run FROM flips WHERE session = ?1";
+        self.in_order(sql, [session.0], &mut |row| {
+            flipped.insert(row.get("run")?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let mut runs = Vec::new();
+        self.in_order(PACKED_EDITS, [session.0], &mut |row| {
+            let mut run = packed_run(row)?;
+            run.is_flipped = flipped.contains(&run.run);
+            runs.push(run);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(runs)
+    }
+}
+
+impl SqliteReader<'_> {
+    /// Writes the packed form of the edits of a run.
+    pub(super) fn put_packed_edits(&self, run: RunKey, edits: &[EditRow]) -> StoreResult<()> {
+        let packed = (!edits.is_empty()).then(|| packed_edits::pack(edits));
+        let sql = "UPDATE runs SET edits = ?2 WHERE key = ?1";
+        self.run(sql, params![run.0, packed]).map(drop)
+    }
 }
 
 impl ScanEdits for SqliteReader<'_> {
@@ -111,6 +144,7 @@ impl WriteEdits for SqliteReader<'_> {
                 [edit.loop_key.0],
             )?;
         }
+        self.put_packed_edits(run, edits)?;
         self.run(
             "UPDATE sessions SET edits = edits + ?2
              WHERE key = (SELECT session FROM runs WHERE key = ?1)",

@@ -19,6 +19,7 @@ mod length;
 mod listing;
 mod log;
 mod migration;
+mod needed;
 mod old_format;
 mod options;
 mod packs;

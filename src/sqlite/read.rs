@@ -291,6 +291,17 @@ impl ReadMessages for SqliteReader<'_> {
         })
     }
 
+    fn message_refs_as_needed(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        proofs: bool,
+        need: &dyn Fn(u32) -> ContentNeed,
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<()> {
+        self.visit_refs_as_needed((loop_key, seqs), proofs, need, visit)
+    }
+
     fn message_refs_with_times(
         &self,
         loop_key: LoopKey,

@@ -10,7 +10,7 @@ use crate::store::columns::Columns;
 use crate::store::error::StoreResult;
 use crate::store::mapping::{BLOCK_COLUMNS, block_row, signed};
 use crate::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount, run};
-use crate::store::{BlockKey, BlockRow, LoopKey, RunKey};
+use crate::store::{BlockKey, BlockRow, LoopKey, ReadEdits, RunKey};
 
 /// Recounts the tokens of the database at `path` with the counter of `options`.
 ///
@@ -160,6 +160,11 @@ impl StoreRecount for SqliteReader<'_> {
         let id = packed(run.0, ordinal);
         self.run(sql, [id, signed(before)?, signed(after)?])
             .map(drop)
+    }
+
+    fn repack_edits(&mut self, run: RunKey) -> StoreResult<()> {
+        let edits = self.edits_of_run(run)?;
+        self.put_packed_edits(run, &edits)
     }
 
     fn put_block_message_tokens(

@@ -136,6 +136,15 @@ pub(super) static GENERATIONS: Sql = Sql::new(|| {
 pub(super) const MESSAGE_REFS: &str =
     "SELECT id AS seq, turn, role, tokens, bytes, body_block, head, body
     FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+/// The texts of the messages of which the bit of ?3 is set are left out. A bit is counted from the first message.
+pub(super) const MESSAGE_REFS_AS_NEEDED: &str =
+    "SELECT id AS seq, turn, role, tokens, bytes, body_block, head,
+        CASE WHEN (?3 >> (id - ?1)) & 1 THEN NULL ELSE body END AS body
+    FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+pub(super) const MESSAGE_REFS_AS_NEEDED_WITH_PROOF: &str =
+    "SELECT id AS seq, turn, role, tokens, bytes, body_block, head,
+        CASE WHEN (?3 >> (id - ?1)) & 1 THEN NULL ELSE body END AS body, salt, digest
+    FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
 pub(super) const MESSAGE_REFS_WITH_TIME: &str =
     "SELECT id AS seq, turn, role, tokens, bytes, body_block, head, body, created_at
     FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loopstore::compact::CompactOutcome;
 use loopstore::*;
 
-use crate::pins::{assert_counted, assert_sound, texts};
+use crate::pins::{assert_counted, assert_sound, is_quote, texts};
 use crate::support::histories::Random;
 
 /// Returns a prompt that is known by its number.
@@ -49,14 +49,13 @@ fn digest(tokens: u64) -> CompactRequest {
 
 fn quotes(context: &Context) -> Vec<String> {
     let mut quotes = texts(context);
-    quotes.retain(|text| text.starts_with("[Pinned, "));
+    quotes.retain(|text| is_quote(text));
     quotes
 }
 
 /// The number of the prompt that a text shows word for word, as itself or as a quote.
 fn number_in(text: &str) -> Option<u32> {
-    let is_quote = text.starts_with("[Pinned, ");
-    let text = match is_quote {
+    let text = match is_quote(text) {
         true => text.split_once('\n')?.1,
         false => text,
     };
@@ -76,7 +75,7 @@ fn check(store: &Store, chat: &SessionHandle, asked: u32, most: u64) -> Vec<u32>
             continue;
         };
         shown.push(number);
-        if text.starts_with("[Pinned, ") {
+        if text.starts_with("[Kept prompt, ") {
             quoted.push(number);
             tokens += counter.message_tokens(message);
         }
@@ -197,12 +196,45 @@ fn a_pinned_prompt_is_quoted_once_and_takes_no_tokens_of_the_others() {
 }
 
 #[test]
-fn a_prompt_that_an_edit_changed_is_not_quoted() {
+fn a_prompt_that_an_edit_replaced_is_quoted_as_contexts_show_it() {
+    let target = || EditTarget::Message(LoopId::new("loop-7").unwrap(), 0, 0);
+    let store = Store::in_memory().unwrap();
+    let chat = store.session("s").unwrap();
+    (0..8).for_each(|at| ask(&chat, at, 20));
+    chat.edit(&EditRequest::replace(target(), "Nothing at all."))
+        .unwrap();
+    let before = chat.context().unwrap();
+    let report = chat.compact(&digest(1_000)).unwrap();
+    let shown = texts(&chat.context().unwrap()).join("\n");
+    assert!(shown.contains("user]\nNothing at all."), "{shown}");
+    assert!(!shown.contains(&prompt(6, 20)), "{shown}");
+    assert_eq!(report.after.tokens, chat.context().unwrap().tokens);
+    assert_counted(&store, &chat.context().unwrap());
+    assert_sound(&store);
+    // A second edit wins, and a rollup quotes it too.
+    chat.edit(&EditRequest::replace(target(), "Nothing yet."))
+        .unwrap();
+    (8..16).for_each(|at| ask(&chat, at, 20));
+    let mut rolled = digest(1_000);
+    rolled.policy.compaction.compaction_scope = CompactionScope::FixedCount(0);
+    chat.compact(&rolled).unwrap();
+    let shown = texts(&chat.context().unwrap()).join("\n");
+    assert!(shown.contains("of loop-7, user]\nNothing yet."), "{shown}");
+    assert_counted(&store, &chat.context().unwrap());
+    assert_sound(&store);
+    for _ in 0..3 {
+        chat.undo().unwrap();
+    }
+    let again = chat.context().unwrap();
+    assert_eq!(again.messages[..before.messages.len()], before.messages);
+}
+
+#[test]
+fn a_prompt_that_an_edit_removed_or_cleared_is_not_quoted_but_counted() {
     let target = || EditTarget::Message(LoopId::new("loop-7").unwrap(), 0, 0);
     let edits = [
         EditRequest::remove([target()]),
         EditRequest::clear([target()]),
-        EditRequest::replace(target(), "Nothing."),
     ];
     for edit in edits {
         let store = Store::in_memory().unwrap();
@@ -212,11 +244,13 @@ fn a_prompt_that_an_edit_changed_is_not_quoted() {
             let quotes = quotes(&chat.context().unwrap());
             quotes.iter().any(|text| number_in(text) == Some(6))
         };
-        chat.compact(&digest(600)).unwrap();
+        let report = chat.compact(&digest(10_000)).unwrap();
         assert!(has_it(&chat));
+        assert_eq!(report.prompts_left_out, 0);
         chat.undo().unwrap();
         chat.edit(&edit).unwrap();
-        chat.compact(&digest(600)).unwrap();
+        let report = chat.compact(&digest(10_000)).unwrap();
+        assert_eq!(report.prompts_left_out, 1);
         assert!(!has_it(&chat), "{edit:?}");
         assert!(!quotes(&chat.context().unwrap()).is_empty());
         assert_sound(&store);

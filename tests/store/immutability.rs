@@ -148,6 +148,7 @@ const TARGETS: &[Target] = &[
     target("turns", "id", "first_seq = 9", "id = 1 << 32"), target("turns", "id", "turn_index = 9", "id = 1 << 32"),
     target("runs", "key", "outcome = 'failed'", "key = 1"), target("runs", "key", "rowid = 9", "key = 1"),
     target("runs", "key", "error = 'x'", "key = 1"), target("runs", "key", "run_id = 'x'", "key = 1"),
+    target("runs", "key", "edits = x'00'", "key = 2"), target("runs", "key", "edits = NULL", "key = 2"),
     target("pins", "key", "kind = 'unpin'", "key = 1"), target("pins", "key", "rowid = 9", "key = 1"),
     target("pins", "key", "seq = 9", "key = 1"), target("block_messages", "id", "quotes = 1", "id = 1 << 32"),
     target("hides", "key", "kind = 'unhide'", "key = 1"), target("hides", "key", "rowid = 9", "key = 1"),
@@ -473,6 +474,30 @@ fn a_session_may_be_protected_released_and_redacted_from_now_on() {
     )
     .unwrap();
     assert_eq!(sqlite3(&file, flags).unwrap(), "1|now|1");
+}
+
+#[test]
+fn a_recount_rewrites_packed_edits_and_no_other_column_of_a_run() {
+    if needs::missing(&needs::SQLITE3) {
+        return;
+    }
+    let (_folder, file) = stage();
+    let recounting = "INSERT INTO store_meta (name, value) VALUES ('recount', '{}');";
+    let changes = |set: &str| {
+        let sql = format!(
+            "BEGIN; {recounting} UPDATE runs SET {set} WHERE key = 2; SELECT changes(); ROLLBACK;"
+        );
+        sqlite3(&file, &sql)
+    };
+    assert_eq!(changes("edits = x'00'").as_deref(), Ok("1"));
+    for set in [
+        "edits = x'00', error = 'x'",
+        "config = '{}'",
+        "digest = x'00'",
+        "rowid = 9",
+    ] {
+        assert!(changes(set).is_err(), "{set}");
+    }
 }
 
 #[test]

@@ -284,6 +284,7 @@ const DAMAGES: &[(&str, Kind, &str)] = &[
     ("UPDATE runs SET digest = randomblob(32) WHERE key = 1", Kind::Digest, "session s, run RUN1"),
     ("UPDATE runs SET outcome = 'failed' WHERE key = 1", Kind::Run, "session s, run RUN1"),
     ("UPDATE runs SET outcome = 'odd' WHERE key = 1", Kind::Unreadable, "session s, run with key 1"),
+    ("UPDATE runs SET edits = x'00' WHERE key = 1", Kind::Run, "session s, run RUN1"),
     ("UPDATE runs SET turns = 99 WHERE key = 1", Kind::Run, "session s, run RUN1"),
     ("UPDATE runs SET loop = 4 WHERE key = 1", Kind::Run, "session s, run RUN1"),
     ("UPDATE runs SET tick = 1 WHERE key = 1", Kind::Tick, "session s, run RUN1"),

@@ -80,6 +80,18 @@ test("a context as bytes is the JSON of the context", async (t) => {
   assert.deepEqual(JSON.parse(bytes.toString()), await chat.context({ format: "anthropic" }));
 });
 
+test("a policy can leave the clearing to Anthropic", async (t) => {
+  const store = await own(t, Store.inMemory());
+  const clearToolResults = { keep: 2, excludeTools: ["gauge"], byProvider: true };
+  const chat = store.session("chat", { policy: { window: 200_000, clearToolResults } });
+  await fill(chat, 3);
+  const { request } = await chat.prepare({ format: "anthropic" });
+  const [edit] = request.context_management.edits;
+  assert.deepEqual([edit.keep.value, edit.exclude_tools], [2, ["gauge"]]);
+  assert.deepEqual((await chat.context({ format: "anthropic" })).context_management.edits, [edit]);
+  assert.equal("context_management" in (await chat.prepare({ format: "openai" })).request, false);
+});
+
 test("what Anthropic reports as cleared is a marker from that call on", async (t) => {
   const store = await own(t, Store.inMemory());
   const chat = store.session("chat");

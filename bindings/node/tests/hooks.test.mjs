@@ -188,6 +188,6 @@ test("prompts are kept within their tokens", async (t) => {
   const chat = await filled(t);
   const report = await chat.compact({ force: true, policy: { ...POLICY, window: 20_000, keepPrompts: 700 } });
   assert.ok(report.prompts_kept > 0 && report.prompts_left_out > 0, JSON.stringify(report));
-  const quoted = JSON.stringify((await chat.context()).messages).match(/\[Pinned, /g);
+  const quoted = JSON.stringify((await chat.context()).messages).match(/\[Kept prompt, /g);
   assert.equal(quoted.length, report.prompts_kept);
 });

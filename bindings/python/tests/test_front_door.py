@@ -9,7 +9,7 @@ import pytest
 from conftest import assistant, talk, user
 
 import loopstore
-from loopstore import Policy, Session, Store
+from loopstore import ClearToolResults, Policy, Session, Store
 
 
 def test_what_was_appended_is_there_after_the_store_was_opened_again(tmp_path: Path) -> None:
@@ -148,6 +148,18 @@ def test_old_tool_results_are_cleared_before_anything_is_compacted(store: Store)
     report = chat.compact(policy=Policy(6_000, clear_tool_results={"at_least": 100_000}))
     assert "100000" in report["not_cleared"] and "cleared" not in report
     assert report["outcome"] == "committed"
+
+
+def test_a_policy_can_leave_the_clearing_to_anthropic(store: Store) -> None:
+    clear: ClearToolResults = {"keep": 2, "exclude_tools": ["gauge"], "by_provider": True}
+    chat = store.session("weather", policy=Policy(200_000, clear_tool_results=clear))
+    talk(chat)
+    ready = chat.prepare(format="anthropic")
+    edit = ready.request["context_management"]["edits"][0]
+    assert edit["type"] == "clear_tool_uses_20250919"
+    assert (edit["keep"]["value"], edit["exclude_tools"]) == (2, ["gauge"])
+    assert chat.context(format="anthropic")["context_management"]["edits"] == [edit]
+    assert "context_management" not in chat.prepare(format="openai").request
 
 
 def test_what_anthropic_reports_as_cleared_is_a_marker_from_that_call_on(chat: Session) -> None:

@@ -263,6 +263,6 @@ def test_prompts_are_kept_within_their_tokens(chat: Session) -> None:
         chat.append([user(f"Prompt {at}: how is the weather?"), assistant("rain, " * 300)])
     report = chat.compact(force=True, policy=Policy(20_000, keep_first=0, keep_recent=1, keep_prompts=60))
     assert report["prompts_kept"] > 0 and report["prompts_left_out"] > 0
-    quoted = [text for text in texts(chat) if text.startswith("[Pinned, ")]
+    quoted = [text for text in texts(chat) if text.startswith("[Kept prompt, ")]
     assert len(quoted) == report["prompts_kept"]
     assert "Prompt 10:" in quoted[-1]

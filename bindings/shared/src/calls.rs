@@ -67,6 +67,7 @@ pub fn context(
         check,
         provider: session.policy().provider,
         system_prompts: session.policy().system_prompts,
+        context_management: session.policy().context_management(),
         ..BuildOptions::default()
     };
     let built = build_context_from_session(session.store().database(), session.id(), &options);

@@ -300,7 +300,7 @@ fn summary(read: &dyn StoreRead, block: &BlockCore) -> StoreResult<Pane> {
     let mut shown = Vec::new();
     for message in read.block_messages(block.key)? {
         if message.section == Section::Compacted {
-            shown.extend(store::shown_message(read, block.loop_key, message)?);
+            shown.extend(store::shown_message(read, block.quoting(), message)?);
         }
     }
     Ok(pane(shown.iter()))

@@ -293,8 +293,8 @@ impl ThreadCopy<'_> {
                 message.quotes = Some(self.copied(quoted)?);
                 if let Some(seq) = message.replaces {
                     let place = (self.copied(quoted)?, seq);
-                    let loop_key = copy.row.loop_key;
-                    let body = loopstore::extend::quote_body(read, self.counter, loop_key, place)?;
+                    let quoting = copy.row.quoting();
+                    let body = loopstore::extend::quote_body(read, self.counter, quoting, place)?;
                     message.body = Some(body);
                 }
             } else if let Some(body) = message.body.take() {

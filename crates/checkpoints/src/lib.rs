@@ -24,6 +24,7 @@ mod packed;
 mod put;
 mod read;
 mod record;
+mod reports;
 mod shorten;
 #[cfg(test)]
 mod tests;

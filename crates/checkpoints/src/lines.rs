@@ -14,6 +14,7 @@ use loopstore::extend::append::{TurnsAppend, free_loop_id};
 use loopstore::extend::{
     self, AppendKey, LoopCore, LoopKey, SessionKey, StoreRead, StoreWrite, session,
 };
+use loopstore::internal::record_report;
 use loopstore::tokens::TokenCounter;
 use loopstore::{
     AgentMessage, ContinuationKind, Json, LoopId, LoopRecord, LoopStatus, Role, StoreError,
@@ -21,6 +22,7 @@ use loopstore::{
 
 use crate::error::{Error, Result};
 use crate::record::{ListPart, MessagePosition, MessagesOf, Segment, StoredList, kinds};
+use crate::reports::report_of;
 
 /// The field of a loop with the message of its parent after which it begins.
 pub(crate) const PARENT_SEQ: &str = "parent_seq";
@@ -34,6 +36,8 @@ pub(crate) struct Lines<'a> {
     home: Option<LoopKey>,
     /// The running append to the loop that was written last.
     open: Option<TurnsAppend>,
+    /// A sentence for each part of a report of cleared content that is not recorded as an edit.
+    pub(crate) notes: Vec<String>,
 }
 
 impl<'a> Lines<'a> {
@@ -50,6 +54,7 @@ impl<'a> Lines<'a> {
             counter,
             home,
             open: None,
+            notes: Vec::new(),
         }
     }
 
@@ -209,7 +214,8 @@ impl<'a> Lines<'a> {
             }
         };
         let mut places = Vec::with_capacity(count);
-        for message in group {
+        for mut message in group {
+            self.record_report(leaf, &mut message)?;
             let (loop_key, place) = self.push(leaf, message)?;
             (leaf, self.home) = (Some(loop_key), Some(loop_key));
             places.push(place);
@@ -229,6 +235,22 @@ impl<'a> Lines<'a> {
             .into_iter()
             .map(|MessagePosition(id, seq)| (id, seq, segment));
         list.new.extend(new);
+        Ok(())
+    }
+
+    /// Records what an answer reports as cleared, as a run of edits before the answer.
+    fn record_report(&mut self, leaf: Option<LoopKey>, answer: &mut AgentMessage) -> Result<()> {
+        let Some(report) = report_of(answer) else {
+            return Ok(());
+        };
+        answer
+            .set_applied_edits(&report)
+            .map_err(|error| invalid(&error))?;
+        // The run reads the messages before the answer.
+        self.close()?;
+        let reported = (&*answer, &report, None);
+        let notes = record_report(self.write, leaf, reported, self.counter)?;
+        self.notes.extend(notes);
         Ok(())
     }
 

@@ -63,11 +63,13 @@ impl Checkpoints {
             if let Some(run) = run.and_then(|run| run.read::<String>().ok()) {
                 names.push(names::of_run(self.language, &run, &names[0]));
             }
+            let notes = std::mem::take(&mut lines.notes);
             lines.finish(kinds::CHECKPOINT, record.to_json()?, names)?;
             Ok(PutResult {
                 session: session.get(),
                 lists,
                 said,
+                notes,
             })
         })
     }
@@ -91,6 +93,7 @@ impl Checkpoints {
                 session: session.get(),
                 lists: Lists::new(),
                 said: Vec::new(),
+                notes: Vec::new(),
             };
             let known = names::all(write, session, &name)?;
             let mut written = BTreeSet::new();
@@ -118,6 +121,7 @@ impl Checkpoints {
             let mut lines = Lines::new(write, session, counter, home);
             stored.said = lines.store_said(new.said)?;
             record.said = segments_of(&stored.said);
+            stored.notes.append(&mut lines.notes);
             let name = Revision::next(last, &name, false);
             lines.finish(kinds::WRITES, record.to_json()?, vec![name])?;
             Ok(stored)

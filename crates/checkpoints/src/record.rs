@@ -124,6 +124,9 @@ pub struct PutResult {
     pub lists: BTreeMap<String, StoredList>,
     /// The lists that values refer to.
     pub said: Vec<StoredList>,
+    /// A sentence for each part of a report of cleared content that is not recorded as an edit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The writes of a task.

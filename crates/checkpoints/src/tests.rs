@@ -5,6 +5,7 @@ use loopstore::{Message, Store};
 use serde_json::{Value as Any, json};
 
 mod copies;
+mod reports;
 mod said;
 
 use crate::{

@@ -523,7 +523,7 @@ fn prompts_line(report: &CompactReport) -> Option<String> {
     (kept + left_out > 0).then(|| {
         let left_out = match left_out {
             0 => String::new(),
-            _ => format!("; {} did not fit", text::number(left_out)),
+            _ => format!("; {} left out", text::number(left_out)),
         };
         format!("prompts   {} kept verbatim{left_out}", text::number(kept))
     })

@@ -25,8 +25,8 @@ const NAMED: usize = 5;
 /// Show what the next model call would see
 ///
 /// Each loop is read through its active block. With --max-tokens or --model a context that does not fit is an error:
-/// compact first. Of a file of settings only the size of the window applies: older loops are shown as they were
-/// compacted.
+/// compact first. Of a file of settings only the size of the window applies, and the setting that the provider clears
+/// tool results: older loops are shown as they were compacted.
 #[derive(clap::Args)]
 pub struct ContextArgs {
     /// The session: its id or a unique prefix.
@@ -181,6 +181,7 @@ fn build(store: &dyn Database, args: &ContextArgs) -> Result<(Context, Vec<RunEd
         older_loops: args.older_loops,
         scope: args.scope,
         system_prompts: settings.system_prompts.unwrap_or_default(),
+        context_management: cleared_by_provider(&settings)?,
         record: args.record,
         check: args.check,
     };
@@ -225,6 +226,20 @@ fn note_unread(
         ));
     }
     Ok(())
+}
+
+/// Returns the setting of requests of a file of settings that leaves the clearing of tool results to the provider.
+fn cleared_by_provider(settings: &Settings) -> Result<ContextManagement, SettingsError> {
+    let clear = settings.clear_tool_results.as_ref();
+    if !clear.is_some_and(|clear| clear.by_provider) {
+        return Ok(ContextManagement::default());
+    }
+    // A strategy may need a model, which a context does not.
+    let settings = Settings {
+        strategy: None,
+        ..settings.clone()
+    };
+    Ok(settings.policy()?.context_management())
 }
 
 fn check_loop(given: Option<&LoopId>, of_moment: &LoopId) -> Result<(), CliError> {

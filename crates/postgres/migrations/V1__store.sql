@@ -321,6 +321,9 @@ CREATE TABLE runs (
     -- SHA-256 of this row and of the digests of its blocks. NULL while the run is open. The rows of a closed
     -- run never change. The rows of an open run have no effect on a context.
     digest          BYTEA,
+    -- The edits of the run in the form that contexts are built from, derived from the rows of edits and written
+    -- with them. NULL without edits.
+    edits           BYTEA,
     tenant          TEXT NOT NULL DEFAULT '',
     CHECK ((digest IS NULL) = (outcome = 'running')),
     PRIMARY KEY (session, key),
@@ -333,6 +336,8 @@ CREATE INDEX runs_tick ON runs (session, tick, key);
 CREATE INDEX runs_committed ON runs (session, tick) WHERE outcome = 'committed';
 -- Finds runs that are still open.
 CREATE INDEX runs_open ON runs (session, key) WHERE digest IS NULL;
+-- Finds the runs with edits.
+CREATE INDEX runs_edited ON runs (session, tick) WHERE edits IS NOT NULL AND outcome = 'committed';
 
 -- One row per undo or redo of a run. The newest row that applies to a chain decides whether the run is live
 -- there.
@@ -1098,12 +1103,28 @@ EXECUTE FUNCTION loopstore_owned_goes('blob references cannot be deleted');
 CREATE TRIGGER runs_begin_open BEFORE INSERT ON runs FOR EACH ROW
 WHEN (NEW.digest IS NOT NULL)
 EXECUTE FUNCTION loopstore_never('runs must be open when they are written');
--- Rejects every change except closing the run.
+-- Rejects every change except closing the run. Only the packed edits of an open run can be written, and those of a
+-- closed run while a recount with another token counter changes the sizes of edits.
+CREATE FUNCTION loopstore_run_stays() RETURNS TRIGGER
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    same RECORD := NEW;
+BEGIN
+    same.edits := OLD.edits;
+    IF NOT loopstore_is_open(OLD.session) AND (
+        same IS DISTINCT FROM OLD
+        OR OLD.digest IS NOT NULL AND NOT EXISTS (SELECT 1 FROM store_meta WHERE name = 'recount')
+    ) THEN
+        RAISE EXCEPTION 'runs are immutable' USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
 CREATE TRIGGER runs_no_update BEFORE UPDATE ON runs FOR EACH ROW
 WHEN (OLD.digest IS NOT NULL OR NEW.digest IS NULL
     OR (NEW.session, NEW.key, NEW.run_id, NEW.loop, NEW.turns)
         IS DISTINCT FROM (OLD.session, OLD.key, OLD.run_id, OLD.loop, OLD.turns))
-EXECUTE FUNCTION loopstore_only_with_receipt('runs are immutable');
+EXECUTE FUNCTION loopstore_run_stays();
 CREATE TRIGGER runs_audited BEFORE UPDATE ON runs FOR EACH ROW
 WHEN (NEW.digest IS DISTINCT FROM OLD.digest)
 EXECUTE FUNCTION loopstore_audited('run', 'closed runs');

@@ -24,6 +24,12 @@ const EDITS_OF_LOOP: &str = "SELECT e.run, r.run_id, r.loop AS run_loop, r.turns
      FROM edits e JOIN runs r ON r.session = $1 AND r.key = e.run
      WHERE e.session = $1 AND e.loop = $2 AND r.outcome = 'committed' ORDER BY r.tick, e.run, e.ordinal";
 
+const PACKED_EDITS: &str = "SELECT r.key, r.run_id, r.loop, r.turns, r.tick, EXISTS (
+         SELECT 1 FROM flips f WHERE f.session = $1 AND f.run = r.key
+     ) AS is_flipped, r.edits
+     FROM runs r WHERE r.session = $1 AND r.edits IS NOT NULL AND r.outcome = 'committed'
+     ORDER BY r.tick, r.key";
+
 impl ReadEdits for PostgresTransaction<'_> {
     fn edit_count(&self, session: SessionKey) -> StoreResult<u64> {
         let sql = "SELECT edits FROM sessions WHERE session = $1";
@@ -45,6 +51,21 @@ impl ReadEdits for PostgresTransaction<'_> {
     fn edits_of_run(&self, run: RunKey) -> StoreResult<Vec<EditRow>> {
         let session = session_of(run.0);
         self.all(session, EDITS, &[&session, &run.0], edit_row)
+    }
+
+    fn packed_edits(&self, session: SessionKey) -> StoreResult<Vec<PackedRun>> {
+        self.all(session.0, PACKED_EDITS, &[&session.0], packed_run)
+    }
+}
+
+impl PostgresTransaction<'_> {
+    /// Writes the packed form of the edits of a run.
+    pub(super) fn put_packed_edits(&self, run: RunKey, edits: &[EditRow]) -> StoreResult<()> {
+        let session = session_of(run.0);
+        let packed = (!edits.is_empty()).then(|| packed_edits::pack(edits));
+        let sql = "UPDATE runs SET edits = $3 WHERE session = $1 AND key = $2";
+        self.run(session, sql, &[&session, &run.0, &packed])
+            .map(drop)
     }
 }
 
@@ -75,6 +96,7 @@ impl WriteEdits for PostgresTransaction<'_> {
                 &[&session, &edit.loop_key.0],
             )?;
         }
+        self.put_packed_edits(run, edits)?;
         let count = i64::try_from(edits.len()).unwrap_or(i64::MAX);
         self.run(
             session,

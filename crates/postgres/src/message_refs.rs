@@ -29,12 +29,28 @@ impl PostgresTransaction<'_> {
         if seqs.is_empty() {
             return Ok(());
         }
+        self.read_refs_without(loop_key, seqs, proofs, &[], visit)
+    }
+
+    /// Visits the contents of messages as [`read_refs`](Self::read_refs) does, without the texts of some.
+    pub(super) fn read_refs_without(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        proofs: bool,
+        without_text: &[i64],
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<()> {
         let session = session_of(loop_key.0);
         self.lock(session)?;
         let (first, end) = (i64::from(seqs.start), i64::from(seqs.end));
+        let body = match without_text.is_empty() {
+            true => "body",
+            false => "CASE WHEN seq = ANY ($5) THEN NULL ELSE body END AS body",
+        };
         let of_proof = if proofs { "salt, digest, " } else { "" };
         let sql = format!(
-            "SELECT seq, turn, created_at, role, tokens, bytes, body_block, {of_proof}head, body, escaped
+            "SELECT seq, turn, created_at, role, tokens, bytes, body_block, {of_proof}head, {body}, escaped
              FROM messages WHERE session = $1 AND loop = $2 AND seq >= $3 AND seq < $4
              ORDER BY seq LIMIT {PAGE}"
         );
@@ -43,8 +59,9 @@ impl PostgresTransaction<'_> {
             |row: &PostgresRow| row.get("seq").unwrap_or(end),
             |after| {
                 let from = after.map_or(first, |after| after + 1);
-                let params: [Param<'_>; 4] = [&session, &loop_key.0, &from, &end];
-                self.ask(&sql, &params)
+                let params: [Param<'_>; 5] = [&session, &loop_key.0, &from, &end, &without_text];
+                let known = if without_text.is_empty() { 4 } else { 5 };
+                self.ask(&sql, &params[..known])
             },
             &mut |row: PostgresRow| self.say(loop_key, &row, proofs, visit),
         )

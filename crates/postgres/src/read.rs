@@ -322,6 +322,19 @@ impl ReadMessages for PostgresTransaction<'_> {
         self.read_refs(loop_key, seqs, proofs, visit)
     }
 
+    fn message_refs_as_needed(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        proofs: bool,
+        need: &dyn Fn(u32) -> ContentNeed,
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<()> {
+        let without_text = seqs.clone().filter(|seq| need(*seq) != ContentNeed::Whole);
+        let without_text: Vec<i64> = without_text.map(i64::from).collect();
+        self.read_refs_without(loop_key, seqs, proofs, &without_text, visit)
+    }
+
     fn sizes(
         &self,
         loop_key: LoopKey,

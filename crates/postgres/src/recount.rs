@@ -7,7 +7,7 @@ use loopstore_core::store::columns::{Columns, missing};
 use loopstore_core::store::mapping::{BLOCK_COLUMNS, block_row, signed};
 use loopstore_core::store::recount::run;
 use loopstore_core::store::recount::{RecountError, RecountProgress, RecountReport, StoreRecount};
-use loopstore_core::store::{BlockKey, BlockRow, LoopKey, RunKey, StoreResult};
+use loopstore_core::store::{BlockKey, BlockRow, LoopKey, ReadEdits, RunKey, StoreResult};
 
 use super::PostgresStore;
 use super::connection::Param;
@@ -191,6 +191,11 @@ impl StoreRecount for PostgresTransaction<'_> {
         let (before, after) = (signed(before)?, signed(after)?);
         let params: [Param<'_>; 5] = [&session, &run.0, &i64::from(ordinal), &before, &after];
         self.run(session, sql, &params).map(drop)
+    }
+
+    fn repack_edits(&mut self, run: RunKey) -> StoreResult<()> {
+        let edits = self.edits_of_run(run)?;
+        self.put_packed_edits(run, &edits)
     }
 
     fn put_block_message_tokens(

@@ -402,6 +402,7 @@ impl RedactMessages for PostgresTransaction<'_> {
             let key = [("session", session), ("run", run.0), ("ordinal", ordinal)];
             self.update(session, "edits", &columns, values, key)?;
         }
+        self.put_packed_edits(run, edits)?;
         let left = i64::try_from(edits.len()).unwrap_or(i64::MAX);
         let sql = "DELETE FROM edits WHERE session = $1 AND run = $2 AND ordinal >= $3";
         let fewer = self.run(session, sql, &[&session, &run.0, &left])?;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use loopstore_model::{AgentMessage, SealingProvider};
 
+use crate::context_management::ContextManagement;
+
 /// The messages of a request, with the facts about their context.
 #[derive(Clone, Copy, Debug)]
 pub struct Conversation<'a> {
@@ -19,6 +21,8 @@ pub struct Conversation<'a> {
     pub compaction: Option<usize>,
     /// True if calls of the last answer can still get their results.
     pub in_flight: bool,
+    /// The content that Anthropic clears before the model reads a request in its form; `None` for none.
+    pub context_management: Option<&'a ContextManagement>,
 }
 
 impl<'a> Conversation<'a> {
@@ -32,6 +36,7 @@ impl<'a> Conversation<'a> {
             provider: None,
             compaction: None,
             in_flight: true,
+            context_management: None,
         }
     }
 }

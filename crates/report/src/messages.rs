@@ -198,7 +198,7 @@ fn write_block(
     for message in read.block_messages(row.key)? {
         let (section, replaces) = (message.section, message.replaces);
         let decoded = match (message.quoted(), message.body) {
-            (Some(place), Some(body)) => Some((body.tokens, quote(read, row.loop_key, place)?)),
+            (Some(place), Some(body)) => Some((body.tokens, quote(read, row.quoting(), place)?)),
             (_, Some(body)) => Some((body.tokens, without_blobs(body)?)),
             (_, None) => None,
         };

@@ -329,7 +329,7 @@ fn shown_block(read: &dyn StoreRead, row: BlockRow) -> StoreResult<ShownBlock> {
     let (mut compacted, mut recent) = (Vec::new(), BTreeMap::new());
     for message in read.block_messages(row.key)? {
         let (section, replaces) = (message.section, message.replaces);
-        let shown = store::shown_message(read, row.loop_key, message)?;
+        let shown = store::shown_message(read, row.quoting(), message)?;
         match (section, replaces) {
             (Section::Recent, Some(seq)) => {
                 recent.insert(seq, shown);

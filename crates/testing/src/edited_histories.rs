@@ -18,6 +18,7 @@ use loopstore_admin::retention::{RedactRequest, redact_session};
 
 use crate::edit_model::Rows;
 use crate::histories::{History, Random, answer, loop_id, result, user};
+use crate::whole::assert_whole;
 
 /// Plays a history, and compares its contexts with the model's.
 pub fn play(database: &dyn Database, seed: u64, steps: u32) {
@@ -193,6 +194,63 @@ fn random_edit(history: &mut History<'_>, random: &mut Random, from: usize) {
     }
 }
 
+/// Plays a history with a run of many edits, and with many runs of one edit each: on two loops and on a fork.
+pub fn play_many_edits(database: &dyn Database, turns: u32) {
+    let mut random = Random::new(u64::from(turns));
+    let mut history = History::new(database, "many");
+    for turn in 0..turns {
+        append(&mut history, &mut random, 0, turn);
+    }
+    history.end_loop(0);
+    history.start_loop(Some(0), None);
+    for turn in 0..turns {
+        append(&mut history, &mut random, 1, turn);
+    }
+    history.start_loop(Some(1), Some(turns / 2));
+    let change = |request: EditRequest, from: usize| {
+        let request = EditRequest {
+            leaf: Some(loop_id(from)),
+            ..request
+        };
+        edit(history.store, &history.session, &request).unwrap()
+    };
+    let all = |at| EditTarget::Turns(loop_id(at), 0..=turns - 2);
+    let cleared = change(EditRequest::clear([all(0), all(1)]), 1);
+    assert!(
+        cleared.edits.len() > 4 * turns as usize,
+        "{}",
+        cleared.edits.len()
+    );
+    compare(&history, "one run");
+    for turn in (1..turns).step_by(2) {
+        let target = EditTarget::Turns(loop_id(0), turn..=turn);
+        change(EditRequest::remove([target]), 1);
+        let target = EditTarget::Turns(loop_id(1), turn / 2..=turn / 2);
+        // The fork is before half of these runs.
+        match turn % 4 {
+            1 => change(EditRequest::clear([target]), 2),
+            _ => change(EditRequest::remove([target]), 1),
+        };
+    }
+    compare(&history, "many runs");
+    assert_whole(database);
+    let flip = FlipRequest {
+        leaf: Some(loop_id(1)),
+        run: cleared.run_id,
+        ..FlipRequest::default()
+    };
+    undo(history.store, &history.session, &flip).unwrap();
+    compare(&history, "the large run is undone");
+    redo(history.store, &history.session, &flip).unwrap();
+    compact(&history, &mut random, 1);
+    compare(&history, "compacted");
+    redact_session(database, &RedactRequest::new(history.session.clone())).unwrap();
+    compare(&history, "redacted");
+    assert_whole(database);
+    moments(&history, u64::from(turns));
+    all_comes_back(&history, u64::from(turns));
+}
+
 /// Compares the context of each loop with the model's, and its figures with its messages.
 fn compare(history: &History<'_>, place: &str) {
     let rows = Rows::read(history.store, &history.session);
@@ -227,6 +285,19 @@ fn compare(history: &History<'_>, place: &str) {
         assert_eq!(
             (chain.tokens, chain.bytes, chain.messages),
             shown,
+            "{place}"
+        );
+        // Without a check, texts that no context shows are not read.
+        let unchecked = BuildOptions {
+            check: false,
+            ..options
+        };
+        let unchecked =
+            build_context_from_session(history.store, &history.session, &unchecked).unwrap();
+        assert_eq!(json(&unchecked.messages), json(&expected), "{place}");
+        assert_eq!(
+            (unchecked.tokens, unchecked.bytes),
+            (context.tokens, context.bytes),
             "{place}"
         );
         let faults = faults_of(&context.messages, true);

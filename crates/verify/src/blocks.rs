@@ -215,7 +215,7 @@ fn check_quote(
     place: &str,
 ) -> StoreResult<()> {
     let own = block.row.loop_key;
-    let derived = quote_body(verify.scan, verify.counter, own, of);
+    let derived = quote_body(verify.scan, verify.counter, block.row.quoting(), of);
     let Some(derived) = verify.found.readable(place, derived)? else {
         return Ok(());
     };

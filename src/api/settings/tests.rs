@@ -208,6 +208,8 @@ fn what_stands_above_wins() {
     assert_eq!(file.clone().or(Settings::default()), file);
     let over = |text: &str| Settings::from_toml(text).unwrap().or(file.clone());
     assert_eq!(over("keep_first = 7").keep_first, Some(7));
+    let clear = over("clear_tool_results = { by_provider = true }").clear_tool_results;
+    assert_eq!(clear, Some(ClearToolResults::new().by_provider(true)));
     let clear = over("clear_tool_results = {}").clear_tool_results;
     assert_eq!(clear, Some(ClearToolResults::default()));
     // The window, or the model whose window it is.

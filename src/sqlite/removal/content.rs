@@ -166,7 +166,7 @@ const OTHERS: [&str; 12] = [
 ];
 
 /// Every column of text or bytes, and what it holds.
-pub(super) const COLUMNS: [(&str, &str, Holds); 127] = [
+pub(super) const COLUMNS: [(&str, &str, Holds); 128] = [
     ("store_meta", "name", Word),
     ("store_meta", "value", Digest),
     ("spent_keys", "name", Word),
@@ -225,6 +225,7 @@ pub(super) const COLUMNS: [(&str, &str, Holds); 127] = [
     ("runs", "record", META),
     ("runs", "events", META),
     ("runs", "reached", JSON),
+    ("runs", "edits", Message),
     ("runs", "digest", Digest),
     ("flips", "kind", Word),
     ("flips", "at", Word),

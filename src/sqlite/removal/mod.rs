@@ -333,6 +333,7 @@ impl RedactMessages for SqliteReader<'_> {
             values.push(BoundValue::Integer(Some(packed(run.0, ordinal))));
             self.run(&sql, bind(values))?;
         }
+        self.put_packed_edits(run, edits)?;
         let left = u32::try_from(edits.len()).unwrap_or(u32::MAX);
         let ids = [packed(run.0, left), packed(run.0, u32::MAX)];
         let fewer = self.run("DELETE FROM edits WHERE id BETWEEN ?1 AND ?2", ids)?;

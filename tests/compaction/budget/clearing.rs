@@ -117,6 +117,51 @@ fn clear() -> ClearToolResults {
 }
 
 #[test]
+fn a_provider_that_clears_gets_the_setting_and_no_run_is_written() {
+    let weather = Weather::new(
+        clear()
+            .at_least(500)
+            .exclude_tools(["gauge"])
+            .by_provider(true),
+    );
+    weather.watch(0..3);
+    let ready = weather.chat.prepare().unwrap();
+    let request = ready.to(Form::Anthropic).unwrap();
+    let policy = weather.chat.policy();
+    assert_eq!(
+        request["context_management"],
+        json!({"edits": [{
+            "type": "clear_tool_uses_20250919",
+            "trigger": {"type": "input_tokens", "value": policy.target().tokens / 2},
+            "keep": {"type": "tool_uses", "value": 2},
+            "clear_at_least": {"type": "input_tokens", "value": 500},
+            "exclude_tools": ["gauge"],
+        }]})
+    );
+    let context = weather.chat.context().unwrap();
+    let built = provider::ProviderRequest::of_context(Form::Anthropic, &context);
+    assert_eq!(serde_json::to_value(built.unwrap()).unwrap(), request);
+    for form in [Form::OpenAiChat, Form::OpenAiResponses] {
+        assert_eq!(ready.to(form).unwrap().get("context_management"), None);
+    }
+    // A kept context follows the policy.
+    let shared = Store::from(Arc::clone(&weather.store) as Arc<dyn Database>);
+    let own = shared
+        .session("weather")
+        .unwrap()
+        .with_policy(Policy::new(200_000));
+    let plain = own.prepare().unwrap().to(Form::Anthropic).unwrap();
+    assert_eq!(plain.get("context_management"), None);
+    weather.watch(3..8);
+    let ready = weather.chat.prepare().unwrap();
+    assert_eq!(
+        (ready.cleared.is_none(), ready.not_cleared.is_none()),
+        (true, true)
+    );
+    assert!(!weather.runs().contains("clear"));
+}
+
+#[test]
 fn the_oldest_results_are_cleared_and_the_newest_stay() {
     let weather = Weather::new(clear());
     weather.watch(0..5);

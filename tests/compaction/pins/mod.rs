@@ -55,9 +55,14 @@ pub(super) fn texts(context: &Context) -> Vec<String> {
     context.messages.iter().map(text).collect()
 }
 
+/// True for the text of a quote: of a pinned message, or of a prompt that is kept.
+pub(super) fn is_quote(text: &str) -> bool {
+    text.starts_with("[Pinned, ") || text.starts_with("[Kept prompt, ")
+}
+
 fn quotes(context: &Context) -> Vec<String> {
     let mut quotes = texts(context);
-    quotes.retain(|text| text.starts_with("[Pinned, "));
+    quotes.retain(|text| is_quote(text));
     quotes
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{assert_counted, assert_sound, texts};
+use super::{assert_counted, assert_sound, is_quote, texts};
 use crate::support::histories::Random;
 use loopstore::compact::CompactOutcome;
 use loopstore::extend::active_blocks::ChainView;
@@ -183,9 +183,7 @@ impl PinnedHistory {
         let (pinned, ended) = self.known_pins(line);
         for (place, text) in &pinned {
             let is_it = |shown: &&String| {
-                let quote = shown
-                    .split_once("]\n")
-                    .filter(|_| shown.starts_with("[Pinned, "));
+                let quote = shown.split_once("]\n").filter(|_| is_quote(shown));
                 *shown == text || quote.is_some_and(|(_, quoted)| quoted.starts_with(text.as_str()))
             };
             let times = shown.iter().filter(is_it).count();
@@ -197,8 +195,8 @@ impl PinnedHistory {
             );
         }
         for text in &ended {
-            let is_quote = |shown: &&String| shown.starts_with("[Pinned, ") && shown.contains(text);
-            assert_eq!(shown.iter().filter(is_quote).count(), 0, "{text}");
+            let quotes_it = |shown: &&String| is_quote(shown) && shown.contains(text);
+            assert_eq!(shown.iter().filter(quotes_it).count(), 0, "{text}");
         }
         pinned.len()
     }

@@ -151,6 +151,7 @@ fn is_quote(shown: &AgentMessage, original: &AgentMessage) -> bool {
     let is_it = |text: &str| {
         let quoted = text
             .strip_prefix("[Pinned, ")
+            .or_else(|| text.strip_prefix("[Kept prompt, "))
             .and_then(|rest| rest.split_once(']'));
         quoted.is_some_and(|(_, quoted)| {
             quoted

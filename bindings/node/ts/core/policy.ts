@@ -45,6 +45,11 @@ export interface ClearToolResults {
   atLeast?: number | undefined;
   /** The names of tools whose results are never cleared. */
   excludeTools?: string[] | undefined;
+  /**
+   * Whether the provider clears them: requests for Anthropic then have the setting `context_management`, and a
+   * compaction clears nothing; `false` by default.
+   */
+  byProvider?: boolean | undefined;
 }
 
 /** A block of a proposed compaction. */
@@ -223,6 +228,7 @@ const CLEARING = {
   keep: "keep",
   atLeast: "at_least",
   excludeTools: "exclude_tools",
+  byProvider: "by_provider",
 } as const satisfies Record<keyof ClearToolResults, string>;
 
 /** Returns the settings that are set, by their names in the native part. */

@@ -73,7 +73,10 @@ interface StoredCheckpoint {
   session: number;
 }
 
-type Answer = { missing: string[] } | { stale: string } | { session: number; lists: Record<string, StoredList> };
+type Answer =
+  | { missing: string[] }
+  | { stale: string }
+  | { session: number; lists: Record<string, StoredList>; notes?: string[] };
 
 /**
  * A saver that keeps LangGraph's checkpoints in a store. Several processes may work on one database, and on one thread.
@@ -353,6 +356,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
           return [keyOf(ns, channel), stored(list, answer.lists[channel] ?? { segments: [], new: [] })];
         });
         this.#memory.note(thread, answer.session, noted);
+        for (const note of answer.notes ?? []) process.emitWarning(note, "LoopstoreWarning");
         return configOf(thread, ns, id);
       }
     }

@@ -59,6 +59,9 @@ class ClearToolResults(TypedDict, total=False):
     """Tokens that clearing must free, else nothing is cleared; 1,000 by default."""
     exclude_tools: Sequence[str]
     """The names of tools whose results are never cleared."""
+    by_provider: bool
+    """Whether the provider clears them: requests for Anthropic then have the setting `context_management`, and a
+    compaction clears nothing; `False` by default."""
 
 
 class ProposedBlock(TypedDict):

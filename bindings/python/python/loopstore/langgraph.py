@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import os
 import random
 import threading
@@ -66,6 +67,7 @@ from loopstore._store import Store
 
 __all__ = ["ExistsError", "ForeignThreadError", "LoopstoreSaver", "UnreadableError"]
 
+_LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -351,6 +353,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
                 self._memory.forget(thread)
             else:
                 break
+        _log_notes(answer)
         refs.note(answer["said"])
         if known is not None:
             known.carry(ns, parent, checkpoint["id"])
@@ -428,6 +431,7 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
                 if "stale" not in answer:
                     break
                 self._memory.forget(thread)
+            _log_notes(answer)
             refs.note(answer["said"])
 
     # Whole threads.
@@ -547,6 +551,12 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     ) -> Mapping[str, DeltaChannelHistory]:
         """Do as `get_delta_channel_history`."""
         return await self._run(self.get_delta_channel_history, config=config, channels=channels)
+
+
+def _log_notes(answer: Json) -> None:
+    """Log the parts of reports of cleared content that are not recorded as edits."""
+    for note in answer.get("notes", ()):
+        _LOG.warning("%s", note)
 
 
 def _is_messages(value: Any) -> bool:

@@ -148,7 +148,7 @@ impl Changes {
             if changes.is_none_or(|changes| !changes.contains_key(&seq)) {
                 continue;
             }
-            let quote = quote_body(write, counter, block.loop_key, (key, seq))?;
+            let quote = quote_body(write, counter, block.quoting(), (key, seq))?;
             write.resize_quote(block.key, ordinal, &quote)?;
             let (before, after) = ((old.tokens, old.bytes), (quote.tokens, quote.bytes));
             all.add(SizeChange::between(before, after));

@@ -12,10 +12,11 @@ use super::{BuildOptions, Context, Part, PartSection, SystemPrompt, faults_of, s
 use crate::compaction::ContextMessage;
 use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId};
 use crate::overlay::turn_seqs;
+use crate::provider::context_management::ContextManagement;
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
     self, BlockCore, BlockKey, BlockKind, BlockMessage, EditedMessage, LoopKey, MessageEdit,
-    NewBlock, Proof, Section, Size, StoreError, StoreRead, StoreResult, StoredMessage,
+    MessageRef, NewBlock, Proof, Section, Size, StoreError, StoreRead, StoreResult, StoredMessage,
     StoredMessageRef, Turns, codec,
 };
 
@@ -35,6 +36,9 @@ pub fn build(
     }
     let mut context = builder.context;
     let end = (leaf.row.key, leaf.end_seq);
+    context
+        .context_management
+        .clone_from(&options.context_management);
     let which = options.system_prompts;
     context.system = system_prompt(read, leaf.row.session, end, &chain.links, which)?;
     finish(read, &mut context, chain, options.provider)?;
@@ -236,6 +240,7 @@ impl<'a> Builder<'a> {
             compaction: None,
             in_flight: false,
             system: SystemPrompt::default(),
+            context_management: ContextManagement::default(),
             manifest: None,
         };
         Self {
@@ -326,7 +331,7 @@ impl Builder<'_> {
             let stored = message.body.filter(|body| body.role != Role::Extension);
             match (stored, quoted) {
                 (Some(stored), Some(of)) => {
-                    self.push_quote(link, &mut part, &stored, (place, of))?;
+                    self.push_quote((link, block), &mut part, &stored, (place, of))?;
                 }
                 (Some(stored), None) => self.push_own(link, &mut part, stored, place)?,
                 (None, _) => {}
@@ -356,8 +361,8 @@ impl Builder<'_> {
         let block = link.block.as_ref().map(|block| block.key);
         let read = self.read;
         let edits = link.edits.as_deref().filter(|edits| edits.touches(&seqs));
-        let proofs = self.with_outline || self.check;
-        read.message_refs(link.row.key, seqs, proofs, &mut |row| {
+        let (proofs, check) = (self.with_outline || self.check, self.check);
+        let mut visit = |row: &MessageRef<'_>| -> StoreResult<ControlFlow<()>> {
             let Some(turn) = row.turn.filter(|_| row.message.role != Role::Extension) else {
                 return Ok(ControlFlow::Continue(()));
             };
@@ -384,7 +389,15 @@ impl Builder<'_> {
                 (_, None) => self.push(link, part, &row.message, place)?,
             }
             Ok(ControlFlow::Continue(()))
-        })?;
+        };
+        match edits.filter(|_| !check) {
+            Some(edits) => {
+                let need = |seq: u32| edits.content_need(seq);
+                read.message_refs_as_needed(link.row.key, seqs, proofs, &need, &mut visit)?;
+            }
+            // A check compares also what contexts do not show with its digest.
+            None => read.message_refs(link.row.key, seqs, proofs, &mut visit)?,
+        }
         part.into_iter().for_each(|part| self.close(part));
         Ok(())
     }
@@ -453,7 +466,7 @@ impl Builder<'_> {
         link: &ChainLink,
         part: &mut Part,
         stored: &StoredMessageRef<'_>,
-        (place, edited): (MessageOrigin, &EditedMessage),
+        (place, edited): (MessageOrigin, EditedMessage<'_>),
     ) -> StoreResult<()> {
         if self.check && !codec::fits_digest(stored) {
             return Err(not_its_digest(link, place));
@@ -499,7 +512,7 @@ impl Builder<'_> {
     /// Adds a pinned message as the active block quotes it.
     fn push_quote(
         &mut self,
-        link: &ChainLink,
+        (link, block): (&ChainLink, &BlockCore),
         part: &mut Part,
         stored: &StoredMessage,
         (place, of): (MessageOrigin, (LoopKey, u32)),
@@ -511,7 +524,7 @@ impl Builder<'_> {
             store::check_quoted(self.read, of, &stored.digest)?;
         }
         if self.note(link, part, &stored.as_stored_ref(), place)? {
-            let message = store::quote(self.read, link.row.key, of)?;
+            let message = store::quote(self.read, block.quoting(), of)?;
             self.context.messages.push(message);
         }
         Ok(())

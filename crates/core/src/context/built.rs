@@ -3,6 +3,7 @@
 use super::{AsOf, ContextFault, SystemPrompt, SystemPrompts, open_calls};
 use crate::compaction::{CompactionScope, OlderLoops};
 use crate::model::{AgentMessage, LoopId, Role, SealingProvider, SessionId, ToolCall};
+use crate::provider::context_management::ContextManagement;
 use crate::provider::{AsConversation, Conversation};
 use crate::store::StoreError;
 
@@ -27,6 +28,8 @@ pub struct BuildOptions {
     pub scope: Option<CompactionScope>,
     /// The system prompts that requests for a provider may begin with.
     pub system_prompts: SystemPrompts,
+    /// The content that Anthropic clears from requests that are written for it from the context; nothing by default.
+    pub context_management: ContextManagement,
     /// True to write a manifest: a row that lists the messages that the context was made of.
     pub record: bool,
     /// True to compare each message with its digest; a message that does not match is an error. The check is
@@ -119,6 +122,8 @@ pub struct Context {
     pub in_flight: bool,
     /// The system prompt that a request for a provider begins with.
     pub system: SystemPrompt,
+    /// The content that Anthropic clears from requests that are written for it from the context.
+    pub context_management: ContextManagement,
     /// The id of the manifest, if one was written.
     pub manifest: Option<String>,
 }
@@ -132,6 +137,7 @@ impl AsConversation for Context {
             provider: self.provider,
             compaction: self.compaction,
             in_flight: self.in_flight,
+            context_management: Some(&self.context_management),
         }
     }
 }

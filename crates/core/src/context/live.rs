@@ -15,6 +15,7 @@ use super::{
 };
 use crate::compaction::Budget;
 use crate::model::{LoopId, SealingProvider, SessionId};
+use crate::provider::context_management::ContextManagement;
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
     self, BlockKey, LoopKey, RunKey, SessionStore, StoreError, StoreRead, StoreResult,
@@ -84,8 +85,10 @@ impl KeptContext {
         leaf: LoopId,
         provider: Option<SealingProvider>,
         budget: Budget,
+        context_management: ContextManagement,
     ) -> Result<Arc<Context>, BuildError> {
         let options = BuildOptions {
+            context_management,
             leaf: Some(leaf),
             provider,
             budget: Some(budget.tokens),
@@ -166,6 +169,12 @@ fn refreshed(
     next.last_receipt = last_receipt;
     if let Some(prompt) = prompt.filter(|prompt| **prompt != next.context.system) {
         Arc::make_mut(&mut next.context).system = prompt.clone();
+    }
+    if next.context.context_management != options.context_management {
+        let context = Arc::make_mut(&mut next.context);
+        context
+            .context_management
+            .clone_from(&options.context_management);
     }
     Ok(next)
 }

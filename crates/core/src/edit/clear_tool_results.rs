@@ -19,7 +19,7 @@ use crate::provider::context_management::{ClearToolUses, ContextManagement};
 #[serde(
     default,
     deny_unknown_fields,
-    expecting = "a table of `keep`, `at_least` and `exclude_tools`"
+    expecting = "a table of `keep`, `at_least`, `exclude_tools` and `by_provider`"
 )]
 #[must_use]
 pub struct ClearToolResults {
@@ -31,6 +31,10 @@ pub struct ClearToolResults {
     pub at_least: u64,
     /// The names of tools whose results are never cleared.
     pub exclude_tools: Vec<String>,
+    /// True to leave the clearing to the provider; false by default. A compaction then clears nothing before it begins,
+    /// and requests that are written for Anthropic from contexts of the policy have the setting `context_management`.
+    /// Other providers have no such setting: nothing is cleared in requests for them.
+    pub by_provider: bool,
 }
 
 impl Default for ClearToolResults {
@@ -39,6 +43,7 @@ impl Default for ClearToolResults {
             keep: 3,
             at_least: 1_000,
             exclude_tools: Vec::new(),
+            by_provider: false,
         }
     }
 }
@@ -64,6 +69,28 @@ impl ClearToolResults {
     /// Sets the names of the tools whose results are never cleared.
     pub fn exclude_tools(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.exclude_tools = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets that the provider clears the results, in requests for Anthropic. The answer reports what was cleared, and
+    /// the append of the answer records it as a run of edits. The call needs the header `anthropic-beta` with the value
+    /// [`BETA`](crate::provider::context_management::BETA).
+    ///
+    /// ```
+    /// use loopstore::provider::Form;
+    /// use loopstore::{ClearToolResults, Message, Policy, Store};
+    ///
+    /// let clear = ClearToolResults::new().keep(5).by_provider(true);
+    /// let policy = Policy::new(200_000).clear_tool_results(clear);
+    /// let chat = Store::in_memory()?.session("weather")?.with_policy(policy);
+    /// chat.append([Message::user("Will it rain?")])?;
+    /// let request = chat.prepare()?.to(Form::Anthropic)?;
+    /// assert_eq!(request["context_management"]["edits"][0]["keep"]["value"], 5);
+    /// assert_eq!(chat.prepare()?.to(Form::OpenAiChat)?.get("context_management"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn by_provider(mut self, by_provider: bool) -> Self {
+        self.by_provider = by_provider;
         self
     }
 

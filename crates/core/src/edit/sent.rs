@@ -96,7 +96,7 @@ impl SentMessages {
         &mut self,
         recorded: &mut ChainMessages<'_>,
         place: Place,
-        edited: &EditedMessage,
+        edited: EditedMessage<'_>,
         message: &mut AgentMessage,
     ) -> StoreResult<Vec<u32>> {
         let original = recorded.at(place)?.map(|original| original.message.clone());

@@ -13,8 +13,8 @@ use crate::model::{AgentMessage, Role, Size, Turns};
 use crate::store::active_blocks::ChainLink;
 use crate::store::{
     Blob, BlockCore, BlockKey, BlockKind, BlockMessage, BlockRow, CoverageRow, Disposition,
-    LiveEdits, LoopKey, NewBlock, RunKey, Section, StoreError, StoreRead, StoreResult,
-    StoredMessage, codec, quote_body,
+    LiveEdits, LoopKey, NewBlock, QuotingBlock, RunKey, Section, StoreError, StoreRead,
+    StoreResult, StoredMessage, codec, quote_body,
 };
 use crate::tokens::TokenCounter;
 
@@ -40,6 +40,8 @@ pub struct BlockSpec {
     pub rolled_up: Vec<CoverageRow>,
     /// The live edits of these loops. Messages that they remove are covered as such.
     pub edits: Vec<(LoopKey, Arc<LiveEdits>)>,
+    /// The ids of the runs that replaced something of the messages that the block may quote.
+    pub quote_edits: Vec<String>,
     /// The pinned messages of the chain. The block quotes the pinned messages that it hides after its summary.
     pub pins: Vec<PinnedMessage>,
     /// The tokens of all earlier loops that it replaces.
@@ -66,6 +68,7 @@ impl BlockSpec {
             compacted_as: CompactedAs::Turns,
             rolled_up: Vec::new(),
             edits: Vec::new(),
+            quote_edits: Vec::new(),
             pins: Vec::new(),
             tokens_before: 0,
             strategy: strategy.to_owned(),
@@ -119,6 +122,10 @@ impl BlockSpec {
             coverage: OwnCoverage::new(loop_key),
             whole: whole_as(self.kind),
             quotes: &self.pins,
+            quoting: QuotingBlock {
+                loop_key,
+                edits: &self.quote_edits,
+            },
             edits: link.edits.as_deref(),
         };
         if let Some(turns) = self.draft.first {
@@ -142,7 +149,8 @@ impl BlockSpec {
                 layout,
                 through,
                 size: sections.size,
-                edits: Vec::new(),
+                // The commit adds the other runs.
+                edits: self.quote_edits.clone(),
             },
             tokens_covered: own.tokens.saturating_add(self.tokens_before),
             strategy: self.strategy,
@@ -196,6 +204,7 @@ struct Sections<'a> {
     whole: Disposition,
     /// The pinned messages that the summary hides.
     quotes: &'a [PinnedMessage],
+    quoting: QuotingBlock<'a>,
     /// The live edits of the loop.
     edits: Option<&'a LiveEdits>,
 }
@@ -221,7 +230,7 @@ impl Sections<'_> {
             self.push(Section::Compacted, None, Some(message))?;
         }
         for pin in self.quotes {
-            let body = quote_body(self.read, self.counter, self.loop_key, pin.place())?;
+            let body = quote_body(self.read, self.counter, self.quoting, pin.place())?;
             self.size.add(shown_size(&body));
             self.messages.push(BlockMessage {
                 section: Section::Compacted,

@@ -222,7 +222,7 @@ pub fn block_form(
     let (mut compacted, mut replaced) = (Vec::new(), Vec::new());
     for message in read.block_messages(row.key)? {
         let (section, replaces) = (message.section, message.replaces);
-        let shown = shown_message(read, row.loop_key, message)?;
+        let shown = shown_message(read, row.quoting(), message)?;
         match (section, replaces) {
             (Section::Recent, Some(seq)) => replaced.push((seq, shown)),
             _ => compacted.extend(shown),

@@ -26,6 +26,7 @@ use super::{LoopKey, LoopWithBlock, RunSummary, SessionKey, StoreRead, Tick};
 
 use crate::model::{Message, Role, SealingProvider};
 
+use edits::EditedLoops;
 pub use edits::PendingEdits;
 
 /// The conditions under which a chain is read: the moment, the provider, and the blocks that may be active.
@@ -126,6 +127,8 @@ pub struct ActiveBlocks<'a> {
     lookup: Option<BlockLookup<'a>>,
     /// Edits that the walk treats as live already.
     pending: Option<PendingEdits<'a>>,
+    /// The edits of the session, read for the first loop that has some.
+    edited: Option<EditedLoops>,
 }
 
 impl<'a> ActiveBlocks<'a> {
@@ -142,6 +145,7 @@ impl<'a> ActiveBlocks<'a> {
             instead: HashMap::new(),
             lookup: None,
             pending: None,
+            edited: None,
         }
     }
 
@@ -252,7 +256,7 @@ impl<'a> ActiveBlocks<'a> {
             is_disputed,
         } = found;
         let edits = match row.edits > 0 && !self.view.without_edits {
-            true => self.live_edits(row.key)?.map(Arc::new),
+            true => (self.live_edits_in(Some(row.session), row.key)?).map(Arc::new),
             false => None,
         };
         let block = match (self.instead.get(&row.key).cloned(), newest) {

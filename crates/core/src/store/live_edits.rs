@@ -5,14 +5,15 @@
 //! shown, and of live edits that clear or replace a part the newest wins. A message without a part is not shown. So
 //! the edits of different runs combine, and an undo of one brings back exactly what only that one hid.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
 use super::append::recorded_size;
-use super::rows::{EditRow, RunEdit, RunKey, Size};
-use super::{LoopKey, StoreRead, StoreResult};
+use super::packed_edits::{PackedEdit, section_edits};
+use super::rows::{EditRow, RunKey, Size};
+use super::{ContentNeed, LoopKey, StoreRead, StoreResult};
 use crate::model::{AgentMessage, Content, EditAction, Json};
 
 /// The live edits of the messages of one loop.
@@ -20,10 +21,12 @@ use crate::model::{AgentMessage, Content, EditAction, Json};
 pub struct LiveEdits {
     /// The ranges of messages that are removed as a whole, in order and apart from each other.
     removed: Vec<RemovedRange>,
-    /// The other edited messages, by sequence.
-    edited: BTreeMap<u32, EditedMessage>,
+    /// The edited parts of the other messages, by sequence and number.
+    parts: Vec<EditedForm>,
+    /// The texts of the parts.
+    texts: String,
     /// The messages that runs removed or replaced, or of which they removed or replaced a part.
-    rewritten: Vec<(String, (u32, u32))>,
+    rewritten: Vec<(Arc<str>, (u32, u32))>,
     /// The runs of the edits, in order.
     runs: Vec<RunKey>,
 }
@@ -38,19 +41,24 @@ struct RemovedRange {
 }
 
 /// A message of which some parts are edited.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct EditedMessage {
-    /// The number of its parts.
-    of: u32,
-    /// The edited parts.
-    parts: BTreeMap<u32, EditedForm>,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EditedMessage<'a> {
+    /// The edited parts, by number.
+    parts: &'a [EditedForm],
+    texts: &'a str,
 }
 
 /// The form of an edited part.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct EditedForm {
+    /// The sequence of its message.
+    seq: u32,
+    number: u32,
+    /// The number of parts of the message.
+    of: u32,
     action: EditAction,
-    text: Option<String>,
+    /// The range of its text in the texts of the loop; `None` if nothing is shown.
+    text: Option<(usize, usize)>,
     before: Size,
     after: Size,
 }
@@ -61,56 +69,106 @@ pub enum MessageEdit<'a> {
     /// The message is not shown.
     Removed,
     /// Some parts have another form.
-    Parts(&'a EditedMessage),
+    Parts(EditedMessage<'a>),
 }
 
 impl LiveEdits {
-    /// Returns the effect of these edits, which are live, in the order of their ticks; `None` if there are none.
-    pub fn of(edits: Vec<RunEdit>) -> Option<Self> {
-        if edits.is_empty() {
-            return None;
+    /// Adds the edits of a live run whose messages belong to the loop. Runs are added in the order of their ticks.
+    pub(super) fn add_rows<'a>(
+        &mut self,
+        (run, id): (RunKey, &Arc<str>),
+        edits: impl Iterator<Item = &'a EditRow>,
+    ) {
+        for edit in edits {
+            self.runs.push(run);
+            let start = self.texts.len();
+            self.texts
+                .push_str(edit.text.as_deref().unwrap_or_default());
+            let packed = PackedEdit {
+                seqs: edit.seqs,
+                part: edit.part,
+                action: edit.action,
+                text_end: edit.text.as_deref().map(str::len),
+                before: edit.before,
+                after: edit.after,
+            };
+            self.add(id, packed, start, start);
         }
-        let mut all = Self::default();
-        for RunEdit {
-            run, run_id, edit, ..
-        } in edits
-        {
-            all.runs.push(run);
-            if edit.action.is_rewriting() {
-                all.rewritten.push((run_id, edit.seqs));
-            }
-            all.add(edit);
-        }
-        all.runs.sort_unstable();
-        all.runs.dedup();
-        all.finish();
-        Some(all)
     }
 
-    fn add(&mut self, edit: EditRow) {
-        let Some(part) = edit.part else {
-            self.removed.push(RemovedRange {
+    /// Adds edits of a live run as [`add_rows`](Self::add_rows) does, from a section of its packed edits.
+    ///
+    /// # Errors
+    /// If the section is damaged.
+    pub(super) fn add_section(
+        &mut self,
+        (run, id): (RunKey, &Arc<str>),
+        section: &[u8],
+    ) -> StoreResult<()> {
+        self.runs.push(run);
+        let base = self.texts.len();
+        let mut start = base;
+        let texts = section_edits(section, &mut |edit| {
+            self.add(id, edit, base, start);
+            start = edit.text_end.map_or(start, |end| base + end);
+        })?;
+        self.texts.push_str(texts);
+        Ok(())
+    }
+
+    /// Adds an edit whose text begins at `start`; the end of the text is relative to `base`.
+    fn add(&mut self, id: &Arc<str>, edit: PackedEdit, base: usize, start: usize) {
+        if edit.action.is_rewriting() {
+            self.rewritten.push((Arc::clone(id), edit.seqs));
+        }
+        match edit.part {
+            None => self.removed.push(RemovedRange {
                 seqs: edit.seqs,
                 size: Some(edit.before),
-            });
-            return;
-        };
-        let message = self.edited.entry(edit.seqs.0).or_default();
-        message.of = part.of;
-        let form = EditedForm {
-            action: edit.action,
-            text: edit.text,
-            before: edit.before,
-            after: edit.after,
-        };
-        let known = message.parts.entry(part.number).or_insert(form.clone());
-        if known.action != EditAction::Removed {
-            *known = form;
+            }),
+            Some(part) => self.parts.push(EditedForm {
+                seq: edit.seqs.0,
+                number: part.number,
+                of: part.of,
+                action: edit.action,
+                text: edit.text_end.map(|end| (start, base + end)),
+                before: edit.before,
+                after: edit.after,
+            }),
         }
     }
 
-    /// Joins the ranges of removed messages, and forgets the parts of removed messages.
-    fn finish(&mut self) {
+    /// Combines the edits that were added; returns `None` if there are none.
+    pub(super) fn combined(mut self) -> Option<Self> {
+        if self.runs.is_empty() {
+            return None;
+        }
+        self.runs.sort_unstable();
+        self.runs.dedup();
+        self.join_removed();
+        let place = |form: &EditedForm| (form.seq, form.number);
+        if !self.parts.is_sorted_by_key(place) {
+            // Edits of one part keep the order of their runs.
+            self.parts.sort_by_key(place);
+        }
+        // The removal of a part wins, else the newest edit.
+        self.parts.dedup_by(|next, known| {
+            let is_same = place(next) == place(known);
+            if is_same && known.action != EditAction::Removed {
+                *known = *next;
+            }
+            is_same
+        });
+        if !self.removed.is_empty() {
+            let removed = &self.removed;
+            self.parts
+                .retain(|form| removed_at(removed, form.seq).is_none());
+        }
+        Some(self)
+    }
+
+    /// Joins the ranges of removed messages.
+    fn join_removed(&mut self) {
         self.removed.sort_by_key(|range| range.seqs);
         let mut joined: Vec<RemovedRange> = Vec::with_capacity(self.removed.len());
         for range in std::mem::take(&mut self.removed) {
@@ -123,9 +181,22 @@ impl LiveEdits {
             }
         }
         self.removed = joined;
-        let removed = &self.removed;
-        self.edited
-            .retain(|seq, _| removed_at(removed, *seq).is_none());
+    }
+
+    /// Returns the edited parts of some messages.
+    fn parts_in(&self, seqs: &Range<u32>) -> &[EditedForm] {
+        let start = self.parts.partition_point(|form| form.seq < seqs.start);
+        let after = &self.parts[start..];
+        &after[..after.partition_point(|form| form.seq < seqs.end)]
+    }
+
+    /// Returns the edited parts of a message.
+    fn parts_of(&self, seq: u32) -> &[EditedForm] {
+        let start = self.parts.partition_point(|form| form.seq < seq);
+        let after = &self.parts[start..];
+        // A message has few parts.
+        let count = after.iter().take_while(|form| form.seq == seq).count();
+        &after[..count]
     }
 
     /// Returns the edit of a message.
@@ -133,10 +204,27 @@ impl LiveEdits {
         if removed_at(&self.removed, seq).is_some() {
             return Some(MessageEdit::Removed);
         }
-        self.edited.get(&seq).map(|message| match message.size() {
-            None => MessageEdit::Removed,
-            Some(_) => MessageEdit::Parts(message),
+        let parts = self.parts_of(seq);
+        let message = EditedMessage {
+            parts,
+            texts: &self.texts,
+        };
+        if parts.is_empty() {
+            return None;
+        }
+        Some(match message.is_shown() {
+            true => MessageEdit::Parts(message),
+            false => MessageEdit::Removed,
         })
+    }
+
+    /// Returns the content of a message that its form in contexts is made from.
+    pub fn content_need(&self, seq: u32) -> ContentNeed {
+        match self.at(seq) {
+            None => ContentNeed::Whole,
+            Some(MessageEdit::Removed) => ContentNeed::Nothing,
+            Some(MessageEdit::Parts(message)) => message.content_need(),
+        }
     }
 
     /// True if contexts do not show the message.
@@ -152,9 +240,10 @@ impl LiveEdits {
     /// Returns the ids of the runs that removed or replaced something of these messages.
     pub fn rewriting(&self, seqs: &Range<u32>) -> impl Iterator<Item = &str> {
         let (from, end) = (seqs.start, seqs.end);
-        let touches = move |(_, edited): &&(String, (u32, u32))| edited.0 < end && edited.1 >= from;
+        let touches =
+            move |(_, edited): &&(Arc<str>, (u32, u32))| edited.0 < end && edited.1 >= from;
         let runs = self.rewritten.iter().filter(touches);
-        runs.map(|(run, _)| run.as_str())
+        runs.map(|(run, _)| &**run)
     }
 
     /// Returns the runs of the edits, in order. The rows of a run never change, so the same runs mean the same edits.
@@ -166,7 +255,7 @@ impl LiveEdits {
     pub fn touches(&self, seqs: &Range<u32>) -> bool {
         let (from, end) = (seqs.start, seqs.end);
         from < end
-            && (self.edited.range(from..end).next().is_some()
+            && (!self.parts_in(seqs).is_empty()
                 || self
                     .removed
                     .iter()
@@ -196,13 +285,19 @@ impl LiveEdits {
                 None => less.add(recorded_size(read, loop_key, part)?),
             }
         }
-        for (seq, message) in self.edited.range(seqs.start..seqs.end.max(seqs.start)) {
-            match message.size() {
-                Some((before, after)) => {
-                    less.add(before);
-                    more.add(after);
-                }
-                None => less.add(recorded_size(read, loop_key, *seq..seq.saturating_add(1))?),
+        for parts in self
+            .parts_in(seqs)
+            .chunk_by(|one, next| one.seq == next.seq)
+        {
+            let texts = &self.texts;
+            let message = EditedMessage { parts, texts };
+            if message.is_shown() {
+                let (before, after) = message.size();
+                less.add(before);
+                more.add(after);
+            } else if let Some(form) = parts.first() {
+                let seqs = form.seq..form.seq.saturating_add(1);
+                less.add(recorded_size(read, loop_key, seqs)?);
             }
         }
         let mut size = size;
@@ -217,45 +312,76 @@ fn removed_at(removed: &[RemovedRange], seq: u32) -> Option<&RemovedRange> {
     (seq <= last.seqs.1).then_some(last)
 }
 
-impl EditedMessage {
+impl EditedMessage<'_> {
+    fn form(&self, part: u32) -> Option<&EditedForm> {
+        self.parts.iter().find(|form| form.number == part)
+    }
+
     /// True if the part is not shown.
     pub fn removes(&self, part: u32) -> bool {
-        let form = self.parts.get(&part);
-        form.is_some_and(|form| form.action == EditAction::Removed)
+        self.action(part) == Some(EditAction::Removed)
     }
 
     /// Returns the action of the live edit of a part.
     pub fn action(&self, part: u32) -> Option<EditAction> {
-        self.parts.get(&part).map(|form| form.action)
+        self.form(part).map(|form| form.action)
+    }
+
+    /// True if a part is cleared.
+    pub fn has_cleared(&self) -> bool {
+        let mut forms = self.parts.iter();
+        forms.any(|form| form.action == EditAction::Cleared)
     }
 
     /// Returns the number of parts that are not shown.
     pub fn removed(&self) -> usize {
         let removed = |form: &&EditedForm| form.action == EditAction::Removed;
-        self.parts.values().filter(removed).count()
+        self.parts.iter().filter(removed).count()
     }
 
-    /// Returns the size of the edited parts as recorded and as shown; `None` if no part of the message is shown.
-    fn size(&self) -> Option<(Size, Size)> {
-        let (mut before, mut after, mut removed) = (Size::default(), Size::default(), 0);
-        for form in self.parts.values() {
+    /// Returns the number of parts of the message.
+    fn count(&self) -> usize {
+        self.parts.first().map_or(0, |form| form.of as usize)
+    }
+
+    /// True if a part of the message is shown.
+    fn is_shown(&self) -> bool {
+        self.removed() < self.count()
+    }
+
+    fn content_need(&self) -> ContentNeed {
+        // If every part is edited, so is the one whose text is stored apart.
+        match self.parts.len() < self.count() {
+            true => ContentNeed::Whole,
+            false => ContentNeed::Head,
+        }
+    }
+
+    /// Returns the size of the edited parts as recorded and as shown.
+    fn size(&self) -> (Size, Size) {
+        let (mut before, mut after) = (Size::default(), Size::default());
+        for form in self.parts {
             before.add(form.before);
             after.add(form.after);
             if form.action == EditAction::Removed {
-                removed += 1;
                 // The comma of a part that is gone.
                 before.bytes += 1;
             }
         }
-        (removed < self.of).then_some((before, after))
+        (before, after)
     }
 
     /// Returns the size of the message as contexts show it.
     pub fn resized(&self, size: Size) -> Size {
-        let (before, after) = self.size().unwrap_or_default();
+        let (before, after) = self.size();
         let mut size = size;
         size.add(after);
         size.without(before)
+    }
+
+    fn text(&self, form: &EditedForm) -> Option<&str> {
+        let (start, end) = form.text?;
+        self.texts.get(start..end)
     }
 
     /// Changes a message into the form that contexts show.
@@ -264,9 +390,9 @@ impl EditedMessage {
             return;
         };
         let content = message.content_mut();
-        for (number, form) in self.parts.iter().rev() {
-            let at = *number as usize;
-            match (&form.text, content.get_mut(at)) {
+        for form in self.parts.iter().rev() {
+            let at = form.number as usize;
+            match (self.text(form), content.get_mut(at)) {
                 (Some(text), Some(part)) => set_text(part, text),
                 (None, Some(_)) => {
                     content.remove(at);
@@ -282,9 +408,9 @@ impl EditedMessage {
         let mut hash = Sha256::new();
         hash.update(b"edited");
         hash.update(original);
-        for (number, form) in &self.parts {
-            let text = form.text.as_deref().unwrap_or_default();
-            hash.update(number.to_le_bytes());
+        for form in self.parts {
+            let text = self.text(form).unwrap_or_default();
+            hash.update(form.number.to_le_bytes());
             hash.update([u8::from(form.text.is_some())]);
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text);

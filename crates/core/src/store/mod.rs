@@ -43,6 +43,8 @@ pub mod mapping;
 #[doc(hidden)]
 pub mod migrations;
 #[doc(hidden)]
+pub mod packed_edits;
+#[doc(hidden)]
 pub mod packing;
 pub mod packs;
 pub mod prompt;
@@ -80,7 +82,7 @@ pub use live_edits::{EditedMessage, LiveEdits, MessageEdit};
 pub use query::{QueryLimits, QueryRows, Record};
 #[doc(hidden)]
 pub use quotes::check_quoted;
-pub use quotes::{quote, quote_body, shown_message};
+pub use quotes::{QuotingBlock, quote, quote_body, shown_message};
 pub use read::*;
 pub use reading::*;
 pub use removal::ScrubState;

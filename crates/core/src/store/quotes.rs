@@ -1,40 +1,62 @@
-//! Quotes: the form in which a block shows a pinned message that it covers.
+//! Quotes: the form in which a block shows a pinned message that it covers, or a prompt that it keeps.
 //!
 //! A block stores the position of the message and the size of its quote, never its text: the text is read
-//! from the original each time, so that a quote follows a redaction. A quote is always a user message, as
-//! a quoted call would need its result, and a quoted result its call.
+//! from the original each time, so that a quote follows a redaction. The parts that the edits of the block replaced or
+//! removed are quoted as these edits show them; the block is active only while these edits are live. A quote is always
+//! a user message, as a quoted call would need its result, and a quoted result its call.
 
 use std::ops::ControlFlow;
 
-use super::rows::{BlockMessage, LoopKey, StoredMessage};
+use super::live_edits::{LiveEdits, MessageEdit};
+use super::rows::{BlockCore, BlockMessage, LoopKey, StoredMessage};
 use super::{StoreError, StoreRead, StoreResult, codec};
-use crate::model::{AgentMessage, Author, Content, Message, Role, UserMessage};
+use crate::model::{
+    AgentMessage, Author, Content, Json, Message, Role, UserMessage, extension_kinds,
+};
 use crate::tokens::TokenCounter;
 
-/// Returns a message as a block on the loop `block_loop` quotes it.
+/// A block that quotes messages.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotingBlock<'a> {
+    /// The loop of the block.
+    pub loop_key: LoopKey,
+    /// The ids of the runs with edits that the block was made with.
+    pub edits: &'a [String],
+}
+
+impl BlockCore {
+    /// Returns the block as one that quotes messages.
+    pub fn quoting(&self) -> QuotingBlock<'_> {
+        QuotingBlock {
+            loop_key: self.loop_key,
+            edits: &self.edits,
+        }
+    }
+}
+
+/// Returns a message as a block quotes it.
 ///
 /// # Errors
 /// If the message does not exist, or the store fails.
 pub fn quote(
     read: &(impl StoreRead + ?Sized),
-    block_loop: LoopKey,
+    block: QuotingBlock<'_>,
     place: (LoopKey, u32),
 ) -> StoreResult<AgentMessage> {
-    Ok(quoted(read, block_loop, place)?.0)
+    Ok(quoted(read, block, place)?.0)
 }
 
-/// Returns the stored form of a quote in a block on the loop `block_loop`: the size of the quote, and the
-/// digest of the original.
+/// Returns the stored form of a quote in a block: the size of the quote, and the digest of the original.
 ///
 /// # Errors
 /// If the message does not exist, or the store fails.
 pub fn quote_body(
     read: &(impl StoreRead + ?Sized),
     counter: &dyn TokenCounter,
-    block_loop: LoopKey,
+    block: QuotingBlock<'_>,
     place: (LoopKey, u32),
 ) -> StoreResult<StoredMessage> {
-    let (message, digest) = quoted(read, block_loop, place)?;
+    let (message, digest) = quoted(read, block, place)?;
     Ok(StoredMessage {
         role: Role::User,
         author: Author::of_role(Role::User),
@@ -49,17 +71,17 @@ pub fn quote_body(
     })
 }
 
-/// Returns the message that a row of a block on the loop `block_loop` shows; `None` if the original is dropped.
+/// Returns the message that a row of a block shows; `None` if the original is dropped.
 ///
 /// # Errors
 /// If the stored form is damaged, or a quoted message does not exist.
 pub fn shown_message(
     read: &(impl StoreRead + ?Sized),
-    block_loop: LoopKey,
+    block: QuotingBlock<'_>,
     message: BlockMessage,
 ) -> StoreResult<Option<AgentMessage>> {
     if let Some(place) = message.quoted() {
-        return quote(read, block_loop, place).map(Some);
+        return quote(read, block, place).map(Some);
     }
     let body = message.body;
     body.map(|body| super::decode(read, body)).transpose()
@@ -94,26 +116,58 @@ fn original(
         found = Some((row.turn.unwrap_or_default(), row.body));
         Ok(ControlFlow::Break(()))
     })?;
-    found.ok_or_else(|| StoreError::Damaged(format!("the pinned message {seq} is missing")))
+    found.ok_or_else(|| StoreError::Damaged(format!("the quoted message {seq} is missing")))
+}
+
+/// Returns what the edits of a block replaced or removed of a message. What they cleared is quoted as recorded: a marker
+/// has no words that a quote would bring back.
+fn rewritten(
+    read: &(impl StoreRead + ?Sized),
+    block: QuotingBlock<'_>,
+    (loop_key, seq): (LoopKey, u32),
+) -> StoreResult<Option<LiveEdits>> {
+    let mut found = LiveEdits::default();
+    if block.edits.is_empty() {
+        return Ok(None);
+    }
+    read.edits_of_loop(loop_key, &mut |edit| {
+        let is_own = edit.edit.covers(seq) && block.edits.contains(&edit.run_id);
+        if is_own && edit.edit.action.is_rewriting() {
+            let run = (edit.run, &edit.run_id.as_str().into());
+            found.add_rows(run, std::iter::once(&edit.edit));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found.combined())
 }
 
 fn quoted(
     read: &(impl StoreRead + ?Sized),
-    block_loop: LoopKey,
+    block: QuotingBlock<'_>,
     (loop_key, seq): (LoopKey, u32),
 ) -> StoreResult<(AgentMessage, [u8; 32])> {
     let (turn, body) = original(read, (loop_key, seq))?;
     let digest = body.digest;
-    let place = if loop_key == block_loop {
+    let mut message = super::decode(read, body)?;
+    let edits = rewritten(read, block, (loop_key, seq))?;
+    match edits.as_ref().and_then(|edits| edits.at(seq)) {
+        None => {}
+        Some(MessageEdit::Parts(edited)) => edited.apply(&mut message),
+        Some(MessageEdit::Removed) => {
+            message = AgentMessage::extension(extension_kinds::REMOVED, Json::null());
+        }
+    }
+    let place = if loop_key == block.loop_key {
         format!("t{turn}")
     } else {
         format!("t{turn} of {}", read.loop_by_key(loop_key)?.loop_id)
     };
-    Ok((of_message(&place, super::decode(read, body)?), digest))
+    Ok((of_message(&place, message), digest))
 }
 
 fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
-    let mut text = format!("[Pinned, {place}, {}]", author_name(&original));
+    let (label, author) = (label(&original), author_name(&original));
+    let mut text = format!("[{label}, {place}, {author}]");
     let mut images = Vec::new();
     match original {
         AgentMessage::Llm(mut llm) => {
@@ -145,6 +199,15 @@ fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
         author: Some(Author::Harness),
     })
     .into()
+}
+
+/// Returns the reason of a quote. A prompt of a person is kept by a policy, or it is pinned; other messages are quoted
+/// only if they are pinned.
+fn label(original: &AgentMessage) -> &'static str {
+    match (original.role(), original.author()) {
+        (Role::User, Author::Human) => "Kept prompt",
+        _ => "Pinned",
+    }
 }
 
 /// Returns the author of a message, as a quote names it.

@@ -6,7 +6,7 @@ use super::StoreResult;
 use super::index::{IndexFilter, IndexQuery, IndexState, Match, Phrase};
 use super::lease::LeaseRow;
 use super::prompt::{PromptPlace, PromptsOf, VisitPrompt, visit_prompt};
-use super::reading::{AppendState, LoopWithBlock, MessageRef, RunSummary};
+use super::reading::{AppendState, ContentNeed, LoopWithBlock, MessageRef, RunSummary};
 use super::rows::*;
 use crate::model::{LoopId, SessionId};
 
@@ -141,6 +141,19 @@ pub trait ReadMessages {
         })
     }
 
+    /// Visits the content of some messages as [`message_refs`](Self::message_refs) does. `need` returns the content that
+    /// is needed of a message; the rest may be left out.
+    fn message_refs_as_needed(
+        &self,
+        loop_key: LoopKey,
+        seqs: Range<u32>,
+        proofs: bool,
+        _: &dyn Fn(u32) -> ContentNeed,
+        visit: &mut VisitMessageRef<'_>,
+    ) -> StoreResult<()> {
+        self.message_refs(loop_key, seqs, proofs, visit)
+    }
+
     /// Visits the content of some messages as [`message_refs`](Self::message_refs) does, each with its time. A
     /// build reads hundreds of messages and has no use for the times.
     fn message_refs_with_times(
@@ -238,6 +251,9 @@ pub trait ReadEdits {
 
     /// Returns the edits of a run in order.
     fn edits_of_run(&self, run: RunKey) -> StoreResult<Vec<EditRow>>;
+
+    /// Returns the committed runs of a session that have edits, in the order of their ticks.
+    fn packed_edits(&self, session: SessionKey) -> StoreResult<Vec<PackedRun>>;
 }
 
 /// Reads pins.

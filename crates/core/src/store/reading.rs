@@ -81,6 +81,17 @@ impl StoredMessage {
     }
 }
 
+/// The content of a message that a read needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentNeed {
+    /// Head and text.
+    Whole,
+    /// The head; the text may be left out.
+    Head,
+    /// Nothing; the message may be left out.
+    Nothing,
+}
+
 /// A loop of a chain with its newest block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopWithBlock {

@@ -134,7 +134,7 @@ fn summaries(
     for block in read.blocks_of_run(run.key)? {
         for message in read.block_messages(block.key)? {
             if message.section == Section::Compacted {
-                shown.extend(shown_message(read, block.loop_key, message)?);
+                shown.extend(shown_message(read, block.quoting(), message)?);
             }
         }
     }

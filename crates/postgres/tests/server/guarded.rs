@@ -60,6 +60,9 @@ fn what_is_stored_is_not_changed_also_by_the_owner_of_the_tables() {
         "DELETE FROM session_names",
         "UPDATE session_names SET session = session + 1",
         "UPDATE runs SET outcome = 'failed'",
+        "UPDATE runs SET edits = '\\x00' WHERE edits IS NOT NULL",
+        "INSERT INTO store_meta (name, value) VALUES ('recount', '{}');
+         UPDATE runs SET edits = NULL, config = '{}' WHERE edits IS NOT NULL",
         "DELETE FROM runs",
         "UPDATE flips SET kind = 'redo'",
         "UPDATE pins SET kind = 'unpin'",

@@ -338,6 +338,9 @@ impl ProviderRequest {
             let dropped = Mending::of(MendingKind::SystemDropped, 0);
             request.mended.insert(0, dropped);
         }
+        if let Some(setting) = context.context_management {
+            request.context_management = setting.clone();
+        }
         request
     }
 

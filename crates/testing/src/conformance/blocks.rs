@@ -211,7 +211,12 @@ pub fn a_quote_is_stored_with_its_place_and_its_size(store: &dyn SessionStore) {
             .find(|message| message.quotes.is_some());
         let quote = quote.unwrap();
         assert_eq!(quote.quoted(), Some((row.key, seq)));
-        let derived = quote_body(read, &HeuristicTokenCounter, row.key, (row.key, seq))?;
+        let derived = quote_body(
+            read,
+            &HeuristicTokenCounter,
+            block.quoting(),
+            (row.key, seq),
+        )?;
         assert_eq!(quote.body, Some(derived));
         let kept = read.coverage(block.key)?.into_iter().any(|row| {
             row.disposition == Disposition::Kept

@@ -572,6 +572,10 @@ pub fn an_edit_takes_bound_thinking_with_it(store: &dyn SessionStore) {
     assert!(shown.contains("thus") && !shown.contains("c2ln"));
 }
 
+pub fn contexts_with_many_edits_equal_the_models(store: &dyn Database) {
+    crate::edited_histories::play_many_edits(store, 40);
+}
+
 pub fn contexts_of_random_histories_equal_the_models(store: &dyn Database) {
     for seed in 0..12 {
         crate::edited_histories::play(store, seed, 40);

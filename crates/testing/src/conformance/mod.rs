@@ -227,6 +227,7 @@ macro_rules! conformance {
                     a_context_is_never_emptied,
                     an_edit_takes_bound_thinking_with_it,
                     contexts_of_random_histories_equal_the_models,
+                    contexts_with_many_edits_equal_the_models,
                 }
                 edit_restores: {
                     a_part_is_restored_without_the_other_edits_of_its_message,

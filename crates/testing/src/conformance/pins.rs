@@ -65,7 +65,9 @@ pub fn seen(store: &dyn Database, id: &SessionId) -> Vec<String> {
         let messages = serde_json::to_string(&context.messages).unwrap();
         seen.push(format!("{messages} {:?} {pinned:?}", context.parts));
     }
-    let quotes = seen[4].matches("[Pinned, ").count();
+    let labels = ["[Pinned, ", "[Kept prompt, "];
+    let quotes = labels.map(|label| seen[4].matches(label).count());
+    let quotes: usize = quotes.iter().sum();
     assert_eq!(quotes, PINNED, "{}", seen[4]);
     seen
 }

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use loopstore::extend::scan::MessagePlace;
 use loopstore::extend::{
-    Blob, BlockCore, BlockKey, BlockMessage, BlockRow, CoverageRow, LoopKey, NewBlock, RunKey,
-    Section, codec, quote_body,
+    Blob, BlockCore, BlockKey, BlockMessage, BlockRow, CoverageRow, LoopKey, NewBlock,
+    QuotingBlock, RunKey, Section, codec, quote_body,
 };
 
 use super::form::*;
@@ -40,7 +40,7 @@ impl SessionTarget<'_> {
             blobs: Vec::new(),
         };
         for shows in &line.shows {
-            let (message, blobs) = self.shown_message(block.row.loop_key, shows)?;
+            let (message, blobs) = self.shown_message(block.row.quoting(), shows)?;
             block.messages.push(message);
             block.blobs.extend(blobs);
         }
@@ -84,7 +84,7 @@ impl SessionTarget<'_> {
 
     fn shown_message(
         &self,
-        own: LoopKey,
+        own: QuotingBlock<'_>,
         shows: &ShownForm,
     ) -> Result<(BlockMessage, Vec<Blob>), ImportError> {
         let unhex =

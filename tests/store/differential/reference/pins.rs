@@ -177,7 +177,11 @@ fn quote_of(s: &RefSession, block_loop: usize, p: Place) -> RefMessage {
         true => String::new(),
         false => format!(" of {}", s.loops[p.loop_ix].id),
     };
-    let mut lines = vec![format!("[Pinned, t{}{of}, {whose}]", p.turn)];
+    let label = match m.kind {
+        RefKind::User => "Kept prompt",
+        _ => "Pinned",
+    };
+    let mut lines = vec![format!("[{label}, t{}{of}, {whose}]", p.turn)];
     lines.extend(m.texts.iter().cloned());
     let calls = m.calls.iter();
     lines.extend(calls.map(|(_, name, arguments)| format!("{name} {arguments}")));

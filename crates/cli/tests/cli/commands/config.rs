@@ -77,6 +77,27 @@ fn a_file_clears_tool_results_and_an_option_wins() {
 }
 
 #[test]
+fn a_file_leaves_the_clearing_to_anthropic() {
+    let text = "max_tokens = 11_500\nclear_tool_results = { keep = 1, by_provider = true }
+        strategy = \"summarize\"";
+    let stage = with_file("agent.toml", text);
+    let digest = "compact work --dry-run --config agent.toml --strategy digest";
+    let report = stage.json(digest);
+    assert_eq!(report.get("cleared"), None);
+    let wide = "context work --config agent.toml --max-tokens 128k";
+    let request = stage.json(&format!("{wide} --format anthropic"));
+    let edit = &request["context_management"]["edits"][0];
+    assert_eq!(
+        (&edit["keep"]["value"], &edit["trigger"]["type"]),
+        (&1.into(), &"input_tokens".into())
+    );
+    let other = stage.json(&format!("{wide} --format openai"));
+    assert_eq!(other.get("context_management"), None);
+    let without = stage.json("context work --format anthropic");
+    assert_eq!(without.get("context_management"), None);
+}
+
+#[test]
 fn the_window_comes_from_the_name_of_the_model() {
     let stage = with_file("agent.toml", "model = \"tiny-2\"\n[models]\ntiny = 9_000\n");
     assert_eq!(outcome(&stage, "--model gpt-4-0613"), "committed");

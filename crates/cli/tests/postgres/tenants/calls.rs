@@ -177,6 +177,12 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         words += 1;
         Ok(ControlFlow::Continue(()))
     });
+    let mut needed = 0;
+    let whole = |_: u32| ContentNeed::Whole;
+    let read_needed = read.message_refs_as_needed(k.loop_key, 0..99, true, &whole, &mut |_| {
+        needed += 1;
+        Ok(ControlFlow::Continue(()))
+    });
     let mut times = 0;
     let timed = read.message_refs_with_times(k.loop_key, 0..99, &mut |_| {
         times += 1;
@@ -209,6 +215,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         outcome_of(read.answers(k.loop_key, 0..99)),
         visited(|visit| read.messages(k.loop_key, 0..99, visit)),
         format!("{} {words}", outcome_of(spoken)),
+        format!("{} {needed}", outcome_of(read_needed)),
         visited(|visit| read.sizes(k.loop_key, 0..99, visit)),
         outcome_of(read.length_at(k.loop_key, 99)),
         outcome_of(read.is_overlaid_since(k.session, k.loop_key, 0)),
@@ -218,6 +225,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         outcome_of(read.edit_count(k.session)),
         visited(|visit| read.edits_of_loop(k.loop_key, visit)),
         outcome_of(read.edits_of_run(k.run)),
+        outcome_of(read.packed_edits(k.session)),
         outcome_of(read.edits_and_digests(k.run)),
         outcome_of(read.pins(k.session)),
         visited(|visit| read.runs(k.session, visit)),

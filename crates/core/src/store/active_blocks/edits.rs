@@ -1,10 +1,14 @@
 //! The edits that are live from the leaf of a walk, and those that a summary was made with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
 use super::{ActiveBlocks, first_seq};
-use crate::store::rows::{BlockCore, EditRow, LoopCore, LoopKey, RunEdit, RunKey, RunRow};
+use crate::store::packed_edits::sections;
+use crate::store::rows::{
+    BlockCore, EditRow, LoopCore, LoopKey, PackedRun, RunEdit, RunKey, RunRow, SessionKey,
+};
 use crate::store::{LiveEdits, StoreRead, StoreResult};
 
 /// The edits of a run that is still open.
@@ -14,6 +18,30 @@ pub struct PendingEdits<'a> {
     pub run: &'a RunRow,
     /// Its edits in order.
     pub rows: &'a [EditRow],
+}
+
+/// The packed edits of the committed runs of a session.
+#[derive(Default)]
+pub(super) struct EditedLoops {
+    /// The runs in the order of their ticks, each with its id.
+    runs: Vec<(PackedRun, Arc<str>)>,
+    /// The edits of each loop: the indexes of runs, in order, with the ranges of their packed edits.
+    sections: HashMap<LoopKey, Vec<(usize, Range<usize>)>>,
+}
+
+impl EditedLoops {
+    fn load(read: &dyn StoreRead, session: SessionKey) -> StoreResult<Self> {
+        let mut all = Self::default();
+        for run in read.packed_edits(session)? {
+            let at = all.runs.len();
+            for (loop_key, range) in sections(&run.edits)? {
+                all.sections.entry(loop_key).or_default().push((at, range));
+            }
+            let id = run.run_id.as_str().into();
+            all.runs.push((run, id));
+        }
+        Ok(all)
+    }
 }
 
 impl ActiveBlocks<'_> {
@@ -73,7 +101,47 @@ impl ActiveBlocks<'_> {
     /// # Errors
     /// If the store fails.
     pub fn live_edits(&mut self, loop_key: LoopKey) -> StoreResult<Option<LiveEdits>> {
-        self.live_rows(loop_key).map(LiveEdits::of)
+        let session = match &self.edited {
+            Some(_) => None,
+            None => Some(self.read.loop_by_key(loop_key)?.session),
+        };
+        self.live_edits_in(session, loop_key)
+    }
+
+    /// Returns the live edits of a loop of a session. The session is needed for the first loop with edits.
+    pub(super) fn live_edits_in(
+        &mut self,
+        session: Option<SessionKey>,
+        loop_key: LoopKey,
+    ) -> StoreResult<Option<LiveEdits>> {
+        let edited = match (self.edited.take(), session) {
+            (Some(edited), _) => edited,
+            (None, Some(session)) => EditedLoops::load(self.read, session)?,
+            (None, None) => EditedLoops::default(),
+        };
+        let found = self.combine(&edited, loop_key);
+        self.edited = Some(edited);
+        found
+    }
+
+    fn combine(
+        &mut self,
+        edited: &EditedLoops,
+        loop_key: LoopKey,
+    ) -> StoreResult<Option<LiveEdits>> {
+        let mut found = LiveEdits::default();
+        for (at, section) in edited.sections.get(&loop_key).into_iter().flatten() {
+            let (run, id) = &edited.runs[*at];
+            let then = self.view.at.is_none_or(|at| run.tick <= at);
+            if then && self.counts(run.point)? && (!run.is_flipped || self.is_live(run.run)?) {
+                found.add_section((run.run, id), &run.edits[section.clone()])?;
+            }
+        }
+        if let Some(PendingEdits { run, rows }) = self.pending {
+            let own = rows.iter().filter(|edit| edit.loop_key == loop_key);
+            found.add_rows((run.key, &run.run_id.as_str().into()), own);
+        }
+        Ok(found.combined())
     }
 
     /// Returns the edits of a loop that count and are live from the leaf, in the order of their ticks.

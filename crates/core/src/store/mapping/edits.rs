@@ -3,7 +3,7 @@
 use crate::store::columns::Columns;
 use crate::store::digest;
 use crate::store::values::{BoundValue, values};
-use crate::store::{EditRow, EditedPart, Point, RunEdit, Size, StoreResult};
+use crate::store::{EditRow, EditedPart, PackedRun, Point, RunEdit, Size, StoreResult};
 
 /// Reads an edit from its columns.
 pub fn edit_row(row: &impl Columns) -> StoreResult<EditRow> {
@@ -43,6 +43,21 @@ pub fn run_edit(row: &impl Columns) -> StoreResult<RunEdit> {
         tick: row.get("run_tick")?,
         ordinal: row.number("ordinal")?,
         edit: edit_row(row)?,
+    })
+}
+
+/// Reads the packed edits of a run from its columns.
+pub fn packed_run(row: &impl Columns) -> StoreResult<PackedRun> {
+    Ok(PackedRun {
+        run: row.get("key")?,
+        run_id: row.get("run_id")?,
+        point: Point {
+            loop_key: row.get("loop")?,
+            turns: row.get("turns")?,
+        },
+        tick: row.get("tick")?,
+        is_flipped: row.get("is_flipped")?,
+        edits: row.get("edits")?,
     })
 }
 

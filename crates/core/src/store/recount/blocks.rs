@@ -43,7 +43,7 @@ fn count_messages(
             continue;
         };
         body.tokens = match message.quotes.zip(message.replaces) {
-            Some(place) => quote_body(&*write, counter, block.loop_key, place)?.tokens,
+            Some(place) => quote_body(&*write, counter, block.quoting(), place)?.tokens,
             None => count(body.clone(), counter)?,
         };
         counts.push((ordinal, body.tokens));

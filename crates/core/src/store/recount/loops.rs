@@ -1,6 +1,6 @@
 //! Counts the messages of loops, and derives the sums of turns and loops.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use super::{BATCH_BYTES, BATCH_MESSAGES, RecountState, StoreRecount, count};
@@ -52,7 +52,7 @@ fn count_edits(
     counter: &dyn TokenCounter,
     key: LoopKey,
 ) -> StoreResult<()> {
-    let mut edits = Vec::new();
+    let (mut edits, mut runs) = (Vec::new(), BTreeSet::new());
     write.edits_of_loop(key, &mut |found| {
         edits.push(found);
         Ok(ControlFlow::Continue(()))
@@ -61,8 +61,9 @@ fn count_edits(
         edit_sizes::measure(&*write, counter, &mut found.edit)?;
         let (before, after) = (found.edit.before.tokens, found.edit.after.tokens);
         write.put_edit_tokens(found.run, found.ordinal, before, after)?;
+        runs.insert(found.run);
     }
-    Ok(())
+    runs.into_iter().try_for_each(|run| write.repack_edits(run))
 }
 
 /// Returns messages until there are enough for one transaction.

@@ -59,6 +59,8 @@ pub trait StoreRecount: StoreRead {
         before: u64,
         after: u64,
     ) -> StoreResult<()>;
+    /// Writes the packed form of the edits of a run again, from its rows.
+    fn repack_edits(&mut self, run: RunKey) -> StoreResult<()>;
     /// Writes the tokens of a block's messages, by their position in it.
     fn put_block_message_tokens(
         &mut self,

@@ -40,6 +40,23 @@ impl EditRow {
     }
 }
 
+/// The edits of a committed run in their packed form, with the position and the tick of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedRun {
+    /// The run.
+    pub run: RunKey,
+    /// The public id of the run.
+    pub run_id: String,
+    /// The position at which the run was made.
+    pub point: Point,
+    /// The tick at which the run was committed.
+    pub tick: Tick,
+    /// True if the run was ever undone or redone.
+    pub is_flipped: bool,
+    /// The edits, as [`pack`](crate::store::packed_edits::pack) returns them.
+    pub edits: Vec<u8>,
+}
+
 /// An edit of a committed run, with the position and the tick of the run, which decide if it is live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunEdit {
