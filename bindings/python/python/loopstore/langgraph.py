@@ -33,8 +33,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
-from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AnyMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
     BaseCheckpointSaver,
@@ -50,7 +50,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import TASKS
 
-from loopstore import _langchain, _loopstore, _message_refs
+from loopstore import _compacted, _langchain, _loopstore, _message_refs
 from loopstore._arguments import Path
 from loopstore._errors import (
     DamagedError,
@@ -63,6 +63,7 @@ from loopstore._json import decode, encode
 from loopstore._langchain import is_plain
 from loopstore._lists import Known, Memory, Pending, Remembered, Thread, pending
 from loopstore._message_refs import MessageRefs
+from loopstore._policy import Policy
 from loopstore._store import Store
 
 __all__ = ["ExistsError", "ForeignThreadError", "LoopstoreSaver", "UnreadableError"]
@@ -119,6 +120,28 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         """Open a database for the duration of the context; ":memory:" is a database in memory."""
         with Store.open(conn_string) as store:
             yield cls(store)
+
+    def pre_model_hook(
+        self,
+        *,
+        policy: Policy | None = None,
+        messages_key: str = "messages",
+        input_key: str = "llm_input_messages",
+    ) -> Runnable[Any, dict[str, list[AnyMessage]]]:
+        """Return a hook that gives the model the compacted context, and leaves the state whole.
+
+        It is the `pre_model_hook` of `create_react_agent`. In a graph of your own a node calls
+        `hook.invoke(state, config)["llm_input_messages"]`, or awaits `hook.ainvoke`. It compacts the thread's session
+        if the policy requires it. `store.session(thread_id)` shows the compaction and can undo it.
+
+        Args:
+            policy: The policy of the compactions; by default that of the store.
+            messages_key: The key of the messages in the state.
+            input_key: The key of the model's input in the result.
+        """
+        return _compacted.pre_model_hook(
+            self.store, self.serde, policy, messages_key, input_key
+        )
 
     # Values.
 
