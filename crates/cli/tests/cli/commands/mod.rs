@@ -21,6 +21,7 @@ mod listing;
 mod measuring;
 mod overlays;
 mod pinning;
+mod pricing;
 mod provider;
 mod reading;
 mod recalling;
