@@ -19,11 +19,13 @@ mod baselines;
 #[doc(hidden)]
 pub mod command;
 mod compactions;
+mod cost;
 pub mod exam;
 mod history;
 mod needed;
 mod plot;
 mod prose;
+mod recall;
 mod state;
 mod strategies;
 
@@ -35,11 +37,16 @@ pub use compactions::{
     CompactionResult, CompactionsReport, ComparedCompaction, ForgottenValue, HANDBACK_TOKENS,
     RepeatedCall, RepeatedKind, compactions, repeated_calls,
 };
+pub use cost::{CostReport, CostResult, TURNS_OF_A_BILL, TokenPrices, cost};
 pub use history::{History, HistoryLoop, readable_runs};
 pub use needed::{context_text, needed_values};
 pub use plot::recall_svg;
 pub use prose::{
     ConversationError, ProseConversation, ProseMessage, ProseQuestion, ProseReport, prose,
+};
+pub use recall::{
+    RecallAt, RecallCase, RecallMessage, RecallQuestion, RecallSession, SearchRecallReport,
+    search_recall,
 };
 pub use state::{
     LostFact, STATE_KINDS, StateCount, StateCounts, StateFacts, StateReport, StateResult, state,

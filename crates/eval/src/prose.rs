@@ -91,13 +91,13 @@ impl ProseConversation {
 }
 
 impl ConversationError {
-    fn invalid(error: impl std::fmt::Display) -> Self {
+    pub(crate) fn invalid(error: impl std::fmt::Display) -> Self {
         Self::Invalid(error.to_string())
     }
 }
 
 impl ProseMessage {
-    fn message(&self) -> AgentMessage {
+    pub(crate) fn message(&self) -> AgentMessage {
         let mut message = match self.author.as_str() {
             "assistant" => Message::assistant(self.text.clone()),
             "user" => Message::user(self.text.clone()),

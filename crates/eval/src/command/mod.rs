@@ -1,8 +1,10 @@
 //! `loopstore eval`
 
 mod compactions;
+mod cost;
 mod exam;
 mod prose;
+mod recall;
 mod retention;
 mod state;
 
@@ -30,7 +32,9 @@ enum Measure {
     Retention(retention::EvalRetentionArgs),
     State(state::EvalStateArgs),
     Compactions(compactions::EvalCompactionsArgs),
+    Cost(cost::EvalCostArgs),
     Prose(prose::EvalProseArgs),
+    Recall(recall::EvalRecallArgs),
     Exam(exam::EvalExamArgs),
 }
 
@@ -40,7 +44,9 @@ pub fn run(app: &mut App, args: &EvalArgs) -> Result<Done, CliError> {
         Measure::Retention(args) => retention::run(app, args),
         Measure::State(args) => state::run(app, args),
         Measure::Compactions(args) => compactions::run(app, args),
+        Measure::Cost(args) => cost::run(app, args),
         Measure::Prose(args) => prose::run(app, args),
+        Measure::Recall(args) => recall::run(app, args),
         Measure::Exam(args) => exam::run(app, args),
     }
 }

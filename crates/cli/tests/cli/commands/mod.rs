@@ -22,6 +22,7 @@ mod measuring;
 mod naming;
 mod overlays;
 mod pinning;
+mod pricing;
 mod provider;
 mod read;
 mod reading;
