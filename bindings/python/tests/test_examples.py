@@ -13,6 +13,7 @@ SAYS = {
     "adk_sessions": "I see 3 events.",
     "chat": "4 messages are kept",
     "claude_sessions": "7071",
+    "dbos_workflow": ", 0.",
     "langgraph_compacted": "The state has 40 messages.",
     "openai_agents_session": "I see 3 items.",
     "queue_worker": " 0.",

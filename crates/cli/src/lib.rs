@@ -7,6 +7,7 @@
 //! function. Results go to stdout, everything else to stderr. A new command is one file, its variant in `Command`, and
 //! its line in `run_command`, and its name in a group of `help.rs`.
 
+mod acp;
 mod address;
 mod append;
 mod archive;
@@ -177,6 +178,7 @@ enum Command {
     Install(install::InstallArgs),
     Hook(hook::HookArgs),
     Doctor(doctor::DoctorArgs),
+    Acp(acp::AcpArgs),
     #[cfg(feature = "mcp")]
     Mcp(mcp::McpArgs),
     #[cfg(feature = "postgres")]
@@ -412,6 +414,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Install(args) => install::run(app, args),
         Command::Hook(args) => hook::run(app, args),
         Command::Doctor(args) => doctor::run(app, args),
+        Command::Acp(args) => acp::run(app, args),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::run(app, args),
         #[cfg(feature = "postgres")]

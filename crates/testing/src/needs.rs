@@ -24,6 +24,19 @@ macro_rules! program {
     };
 }
 
+/// The folder with the adapters of coding agents for the Agent Client Protocol.
+pub const ACP_ADAPTERS: RequiredProgram = RequiredProgram {
+    name: "the adapters of Claude Code and Codex for the Agent Client Protocol",
+    from: "npm install --prefix FOLDER @zed-industries/claude-code-acp @zed-industries/codex-acp; \
+        LOOPSTORE_AGENTS=FOLDER",
+    find: || {
+        let folder = PathBuf::from(std::env::var_os("LOOPSTORE_AGENTS")?);
+        let bin = folder.join("node_modules/.bin");
+        let all = ["claude-code-acp", "codex-acp"];
+        let are_there = all.iter().all(|name| bin.join(name).exists());
+        are_there.then_some(bin)
+    },
+};
 /// The folder with the programs of the coding agents.
 pub const AGENTS: RequiredProgram = RequiredProgram {
     name: "Claude Code, Codex, pi and OpenCode",

@@ -75,7 +75,7 @@ fn an_agent_that_can_do_all_of_it_and_one_of_another_version_pass_unchanged() {
     let later = result(0, json!({"protocolVersion": 2, "capabilities": {}}));
     for own in [initialized(all), later] {
         let stage = Stage::new();
-        let own = format!("{} ", own).replace(':', " : ");
+        let own = format!("{own} ").replace(':', " : ");
         let script = format!("read -r a\necho '{own}'\ncat");
         let mut editor = stage.connect(shell(&script));
         editor.send(&request(0, "initialize", initialize("/w".as_ref()).0));

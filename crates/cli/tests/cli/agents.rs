@@ -15,7 +15,7 @@ use crate::support::needs;
 const MAX_SECONDS: &str = "300";
 
 /// Returns the provider's answer to a request.
-fn provider_answer(request: &str) -> String {
+pub fn provider_answer(request: &str) -> String {
     provider_answer_with(request, 5)
 }
 
@@ -119,18 +119,24 @@ pub fn program(line: &str, work: &Path, home: &Path, url: &str) -> Command {
     command.args([MAX_SECONDS, "sh", "-c", line]);
     command.current_dir(work);
     // OpenCode uses this as its working folder.
-    command.env("PWD", work).env("HOME", home).env("PATH", path);
+    command.env("PWD", work).env("PATH", path);
+    environment(&mut command, home, url);
+    command.stdin(std::process::Stdio::null());
+    command
+}
+
+/// Sets the home of an agent, and the server as its provider.
+pub fn environment(command: &mut Command, home: &Path, url: &str) {
     for variable in AGENTS_HOMES {
         command.env_remove(variable);
     }
     command
+        .env("HOME", home)
         .env("ANTHROPIC_BASE_URL", url)
         .env("ANTHROPIC_API_KEY", "x")
         .env("OPENAI_API_KEY", "x")
         .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
-        .env("DISABLE_AUTOUPDATER", "1")
-        .stdin(std::process::Stdio::null());
-    command
+        .env("DISABLE_AUTOUPDATER", "1");
 }
 
 /// Collects all texts of a request, in order.

@@ -91,6 +91,7 @@ fn no_text_of_the_libraries_names_a_command_or_an_option() {
     let mut files = Vec::new();
     for folder in [
         "src",
+        "crates/acp/src",
         "crates/checkpoints/src",
         "crates/copy/src",
         "crates/digest/src",

@@ -1,6 +1,7 @@
 //! The command line: its commands, its behaviour at a terminal, the MCP server, the pages of reports, keys, removal,
 //! and the figures of `eval`.
 
+mod acp;
 mod agents;
 #[cfg(feature = "browse")]
 mod browse;

@@ -205,6 +205,7 @@ const NOT_FOR_IDS: [&str; 5] = ["session", "loop", "run", "parent_loop", "manife
 
 /// Commands that print no JSON document, with the reason.
 const WITHOUT: &[(&str, &str)] = &[
+    ("acp", "an editor reads what the agent writes"),
     (
         "append",
         "it prints a line of JSON for each of its lines, always",
