@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use loopstore::context::{BuildError, ContextFault, Part, SystemPrompts, system_tokens};
 use loopstore::extend::sqlite::Record;
+use loopstore::provider::context_management::ContextManagement;
 use loopstore::provider::{Form, Mending, MendingKind, ProviderRequest};
 use loopstore::{
     AgentMessage, BuildOptions, CompactionScope, Context, Database, LoopId, OlderLoops,
