@@ -38,6 +38,7 @@ mod remote;
 mod report;
 mod rows;
 mod run;
+mod ticks;
 mod wire;
 mod write;
 
