@@ -25,6 +25,7 @@
 mod cover;
 mod delta;
 mod document;
+mod files;
 mod fingerprint;
 mod fork;
 mod fork_overlay;

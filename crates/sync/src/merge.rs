@@ -213,7 +213,7 @@ fn is_same(a: &StoredMessageLine, b: &StoredMessageLine) -> bool {
 }
 
 /// Returns a digest of the content of a message, which does not depend on its salt.
-fn content_key(message: &StoredMessageLine) -> [u8; 32] {
+pub(crate) fn content_key(message: &StoredMessageLine) -> [u8; 32] {
     match (&message.message, &message.salt) {
         (Some(json), Some(_)) => Sha256::digest(json.get()).into(),
         _ => Sha256::digest(&message.digest).into(),
