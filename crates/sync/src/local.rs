@@ -15,7 +15,7 @@ use loopstore_export::export_source;
 use loopstore_model::clock::now;
 use sha2::{Digest as _, Sha256};
 
-use crate::document::SessionText;
+use crate::document::{SessionDocument, SessionText};
 use crate::files::{self, OfferedFile};
 use crate::fingerprint::{bucket, bucket_hashes, entries, is_in};
 use crate::peer::{
@@ -160,6 +160,13 @@ impl Peer for LocalPeer<'_> {
         text: &SessionText,
     ) -> PeerResult<StoreOutcome> {
         self.check_writes()?;
+        if let Some(stored) = expected.filter(|_| self.keeps_removed) {
+            let parse = |text| SessionDocument::parse(id, text).map_err(PeerError::Session);
+            if parse(text)?.redacts(&parse(stored)?) {
+                let reason = "it was redacted elsewhere, and this database keeps it";
+                return Err(PeerError::Session(reason.into()));
+            }
+        }
         let expected = expected.map(SessionText::digest);
         let offered = match self.offered_to.take().as_ref() == Some(id) {
             true => std::mem::take(&mut self.offered),

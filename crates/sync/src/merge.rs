@@ -108,15 +108,7 @@ pub(crate) fn merge(
 
 /// Returns the state whose messages were redacted while those of the other one were not.
 fn redacted_side(a: &SessionDocument, b: &SessionDocument) -> Result<Option<Side>, String> {
-    let digests = |document: &SessionDocument, is_redacted: bool| -> HashSet<String> {
-        let messages = document.loops.iter().flat_map(|one| &one.messages);
-        let of = messages.filter(|message| message.salt.is_none() == is_redacted);
-        of.map(|message| message.digest.clone()).collect()
-    };
-    let only = |redacted: &SessionDocument, other: &SessionDocument| {
-        !digests(redacted, true).is_disjoint(&digests(other, false))
-    };
-    match (only(a, b), only(b, a)) {
+    match (a.redacts(b), b.redacts(a)) {
         (true, true) => Err(
             "both databases redacted it, each other messages; redact it with the same rules in both".into(),
         ),
