@@ -80,15 +80,18 @@ fn covers_loop(big: &LoopDocument, small: &LoopDocument) -> bool {
         && small.calls.iter().all(|call| has_call(&big.calls, call))
 }
 
-/// The values of a loop that never change.
-pub(crate) fn begin_of(line: &LoopLine) -> (i64, Option<&str>, Option<u32>, Option<u32>, &str) {
-    (
-        line.tick,
+/// The place of a loop in its tree: its parent, the parent's last turn and message, and the kind of continuation.
+type LoopPlace<'a> = (Option<&'a str>, Option<u32>, Option<u32>, &'a str);
+
+/// Returns the values of a loop that never change in its database: its tick, and its place.
+pub(crate) fn begin_of(line: &LoopLine) -> (i64, LoopPlace<'_>) {
+    let place = (
         line.parent.as_ref().map(|id| id.as_str()),
         line.parent_turn,
         line.parent_seq,
         line.kind.get(),
-    )
+    );
+    (line.tick, place)
 }
 
 /// True if a row of a loop with the same messages is a later state of another one.

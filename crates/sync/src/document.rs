@@ -1,7 +1,7 @@
 //! A session as a document: its lines as `export --format jsonl` writes them, grouped, and the rows that are not in
 //! its lines.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use loopstore::model::{LoopId, SessionId};
 use loopstore_transcripts::internal::form::{
@@ -308,6 +308,18 @@ impl SessionDocument {
     /// Returns the loop with this id.
     pub(crate) fn loop_of(&self, id: &LoopId) -> Option<&LoopDocument> {
         self.loops.iter().find(|one| one.line.loop_id == *id)
+    }
+
+    /// Returns the digests of the messages that were, or were not, redacted.
+    pub(crate) fn digests(&self, is_redacted: bool) -> HashSet<&str> {
+        let messages = self.loops.iter().flat_map(|one| &one.messages);
+        let of = messages.filter(|message| message.salt.is_none() == is_redacted);
+        of.map(|message| message.digest.as_str()).collect()
+    }
+
+    /// True if it redacts messages that the other state has unchanged.
+    pub(crate) fn redacts(&self, other: &Self) -> bool {
+        !self.digests(true).is_disjoint(&other.digests(false))
     }
 
     /// Returns the positions of the loops.

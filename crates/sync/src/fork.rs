@@ -49,7 +49,8 @@ pub(crate) struct Fork<'a> {
     /// The first turn of the branch, and its first message.
     pub(crate) turn: u32,
     pub(crate) seq: u32,
-    /// The tick from which on everything belongs to the branch.
+    /// The first message that differs, and its tick: what was done earlier stays with the loop.
+    different: u32,
     tick: i64,
     /// The messages of the loop before the split.
     pub(crate) messages: Vec<StoredMessageLine>,
@@ -65,10 +66,15 @@ impl Fork<'_> {
 
     /// Moves a point of a session: a loop, and the number of its complete turns when something was done at `tick`.
     fn move_point(&self, loop_id: &mut LoopId, turns: &mut u32, tick: i64) {
-        if loop_id == self.loop_id && (self.is_whole() || tick >= self.tick) {
+        if loop_id == self.loop_id && self.is_after(tick) {
             loop_id.clone_from(self.branch);
             *turns = turns.saturating_sub(self.turn);
         }
+    }
+
+    /// True if something that was done at this tick belongs to the branch.
+    pub(crate) fn is_after(&self, tick: i64) -> bool {
+        self.is_whole() || tick >= self.tick
     }
 
     /// Moves the place of a message.
@@ -143,20 +149,26 @@ pub(crate) fn split(
     for run in &mut document.runs {
         let line = &mut run.line;
         fork.move_point(&mut line.loop_id, &mut line.turns, line.tick);
-        split_run_blocks(run, &fork, &document.line.counter)?;
-        split_edits(run, &fork)?;
+        if fork.is_after(line.tick) {
+            split_run_blocks(run, &fork, &document.line.counter)?;
+            split_edits(run, &fork)?;
+        }
         for flip in &mut run.flips {
             fork.move_point(&mut flip.loop_id, &mut flip.turns, flip.tick);
         }
     }
     for pin in &mut document.pins {
-        fork.move_seq(&mut pin.loop_id, &mut pin.seq);
+        if fork.is_after(pin.tick) {
+            fork.move_seq(&mut pin.loop_id, &mut pin.seq);
+        }
         fork.move_point(&mut pin.leaf, &mut pin.turns, pin.tick);
     }
     for manifest in &mut document.manifests {
         let line = &mut manifest.line;
-        fork.move_point(&mut line.loop_id, &mut 0, line.tick);
-        split_manifest(manifest, &fork);
+        if fork.is_after(line.tick) {
+            fork.move_point(&mut line.loop_id, &mut 0, line.tick);
+            split_manifest(manifest, &fork);
+        }
     }
     document
         .attachments
@@ -170,12 +182,21 @@ fn fork_of<'a>(
     seq: u32,
     (loop_id, branch): (&'a LoopId, &'a LoopId),
 ) -> Fork<'a> {
-    let different = one.messages.get(seq as usize);
-    let turn = different.and_then(|message| message.turn).unwrap_or(0);
-    let first = one
+    let rest = one.messages.get(seq as usize..).unwrap_or_default();
+    let different = rest.first();
+    let mut turn = different.and_then(|message| message.turn).unwrap_or(0);
+    let mut first = one
         .turns
         .get(turn as usize)
         .map_or(0, |turn| turn.first_seq);
+    // Extensions after a turn do not change it.
+    let of_turn = rest.iter().take_while(|message| message.turn == Some(turn));
+    if different.is_some_and(|message| message.turn.is_some())
+        && first < seq
+        && of_turn.into_iter().all(is_extension)
+    {
+        (turn, first) = (turn + 1, seq);
+    }
     let last = turn
         .checked_sub(1)
         .and_then(|last| one.turns.get(last as usize));
@@ -184,10 +205,18 @@ fn fork_of<'a>(
         branch,
         turn,
         seq: if turn == 0 { 0 } else { first },
+        different: seq,
         tick: different.map_or(i64::MIN, |message| message.tick),
         messages: one.messages.clone(),
         before: last.map_or((0, 0, 0), |last| (last.tokens, last.bytes, last.messages)),
     }
+}
+
+/// True if a message is an extension, which belongs to no turn of its own.
+fn is_extension(line: &StoredMessageLine) -> bool {
+    let message = line.message.as_ref();
+    let message = message.and_then(|json| serde_json::from_str(json.get()).ok());
+    matches!(message, Some(AgentMessage::Extension(_)))
 }
 
 /// Gives a loop another id.
@@ -257,7 +286,7 @@ fn split_loop(one: &mut LoopDocument, fork: &Fork<'_>) -> Result<LoopDocument, S
     }
     for message in &mut branch.messages {
         message.seq -= fork.seq;
-        message.turn = message.turn.map(|turn| turn.saturating_sub(fork.turn));
+        message.turn = message.turn.and_then(|turn| turn.checked_sub(fork.turn));
     }
     rename_rows(&mut branch, fork.branch);
     let tick = branch
@@ -280,6 +309,7 @@ fn split_loop(one: &mut LoopDocument, fork: &Fork<'_>) -> Result<LoopDocument, S
     line.bytes = line.bytes.saturating_sub(fork.before.1);
     line.messages = line.messages.saturating_sub(fork.before.2);
     line.system_tokens = branch.messages.iter().map(system_tokens).sum();
+    line.last_turn_index = branch.turns.last().and_then(|turn| turn.turn_index);
     line.open_calls = line
         .open_calls
         .iter()
@@ -369,14 +399,17 @@ fn move_history(branch: &mut LoopDocument, fork: &Fork<'_>) -> Result<(), String
 
 /// Moves what a loop says of others: its parent, and the calls that it answers.
 fn move_loop(one: &mut LoopDocument, fork: &Fork<'_>) -> Result<(), String> {
-    let answers = one.turns.iter_mut().flat_map(|turn| &mut turn.answers);
-    answers.for_each(|place| fork.move_turn(place));
+    for turn in one.turns.iter_mut().filter(|turn| fork.is_after(turn.tick)) {
+        turn.answers
+            .iter_mut()
+            .for_each(|place| fork.move_turn(place));
+    }
     let line = &mut one.line;
     let continues = line.parent.as_ref() == Some(fork.loop_id) && line.loop_id != *fork.branch;
     let is_after = line
         .parent_turn
         .map_or(fork.is_whole(), |turn| turn >= fork.turn);
-    if !continues || !is_after {
+    if !continues || !is_after || !fork.is_after(line.tick) {
         return Ok(());
     }
     line.parent = Some(fork.branch.clone());
@@ -400,7 +433,7 @@ fn move_key(row: &mut Attachment, fork: &Fork<'_>) {
         ..
     } = row
         && loop_id == fork.loop_id
-        && seqs.0 >= fork.seq
+        && seqs.0 >= fork.different
     {
         loop_id.clone_from(fork.branch);
         *seqs = (seqs.0 - fork.seq, seqs.1.saturating_sub(fork.seq));

@@ -25,6 +25,7 @@
 mod cover;
 mod delta;
 mod document;
+mod files;
 mod fingerprint;
 mod fork;
 mod fork_overlay;
@@ -38,6 +39,7 @@ mod remote;
 mod report;
 mod rows;
 mod run;
+mod ticks;
 mod wire;
 mod write;
 

@@ -1,13 +1,11 @@
 //! A database that is opened here.
 
 use std::collections::{BTreeSet, HashMap};
-use std::io::Cursor;
 
 use loopstore::extend::receipt::Receipt;
 use loopstore::extend::scan::StoreScan;
 use loopstore::extend::{
-    Database, ReceiptRow, SessionRow, SourceRow, StoreError, StoreRead, StoreResult, StoreWrite,
-    lease, source,
+    Database, ReceiptRow, SessionRow, SourceRow, StoreRead, StoreResult, StoreWrite, lease,
 };
 use loopstore::internal::{database, seal};
 use loopstore::model::SessionId;
@@ -17,7 +15,8 @@ use loopstore_export::export_source;
 use loopstore_model::clock::now;
 use sha2::{Digest as _, Sha256};
 
-use crate::document::SessionText;
+use crate::document::{SessionDocument, SessionText};
+use crate::files::{self, OfferedFile};
 use crate::fingerprint::{bucket, bucket_hashes, entries, is_in};
 use crate::peer::{
     Entry, FileName, Peer, PeerError, PeerInfo, PeerResult, RemovalReceipt, RemoveOutcome,
@@ -38,6 +37,9 @@ pub(crate) struct LocalPeer<'a> {
     entries: Option<Vec<Entry>>,
     /// True if bytes of removed content may remain in the file.
     has_leftovers: bool,
+    /// The files that the next write stores, with the session that they belong to.
+    offered: Vec<OfferedFile>,
+    offered_to: Option<SessionId>,
 }
 
 impl<'a> LocalPeer<'a> {
@@ -54,6 +56,8 @@ impl<'a> LocalPeer<'a> {
             dry_run,
             entries: None,
             has_leftovers: false,
+            offered: Vec::new(),
+            offered_to: None,
         }
     }
 
@@ -156,8 +160,19 @@ impl Peer for LocalPeer<'_> {
         text: &SessionText,
     ) -> PeerResult<StoreOutcome> {
         self.check_writes()?;
+        if let Some(stored) = expected.filter(|_| self.keeps_removed) {
+            let parse = |text| SessionDocument::parse(id, text).map_err(PeerError::Session);
+            if parse(text)?.redacts(&parse(stored)?) {
+                let reason = "it was redacted elsewhere, and this database keeps it";
+                return Err(PeerError::Session(reason.into()));
+            }
+        }
         let expected = expected.map(SessionText::digest);
-        let written = write::write_session(self.database, id, expected, text)?;
+        let offered = match self.offered_to.take().as_ref() == Some(id) {
+            true => std::mem::take(&mut self.offered),
+            false => Vec::new(),
+        };
+        let written = write::write_session(self.database, id, expected, text, &offered)?;
         self.has_leftovers |= written.has_leftovers;
         Ok(written.outcome)
     }
@@ -218,34 +233,26 @@ impl Peer for LocalPeer<'_> {
         }
     }
 
+    fn offer(&mut self, id: &SessionId, name: &FileName, bytes: Vec<u8>) -> PeerResult<()> {
+        self.check_writes()?;
+        if self.offered_to.as_ref() != Some(id) {
+            self.offered.clear();
+            self.offered_to = Some(id.clone());
+        }
+        let name = name.clone();
+        self.offered.push(OfferedFile { name, bytes });
+        Ok(())
+    }
+
     fn keep(&mut self, id: &SessionId, name: &FileName, bytes: &[u8]) -> PeerResult<()> {
         self.check_writes()?;
-        let mut path = name.path.clone();
-        for (known, row) in self.sources(id)? {
-            if (&known.format, &known.path) != (&name.format, &name.path) {
-                continue;
-            }
-            let stored = self.bytes_of(&row)?;
-            // Another file at the same path of another machine: both are kept.
-            if !stored.starts_with(bytes) && !bytes.starts_with(&stored) {
-                let digest: [u8; 32] = Sha256::digest(bytes).into();
-                path = format!("{}~{}", name.path, hex::encode(&digest[..4]));
-            }
-        }
-        database::removing(self.database, |write| {
-            let Some(row) = write.session(id)? else {
-                return Ok(());
-            };
-            // A kept file would bring back content that was redacted.
-            if write.flags(row.key)?.redacts {
-                return Ok(());
-            }
-            let file = &mut Cursor::new(bytes);
-            match source::keep(write, file, &name.format, &path, &[row.key]) {
-                Err(source::SourceError::Store(error)) => Err(error),
-                Err(source::SourceError::Io(error)) => Err(StoreError::Io(error.into())),
-                Ok(()) => Ok(()),
-            }
+        let file = OfferedFile {
+            name: name.clone(),
+            bytes: bytes.to_vec(),
+        };
+        database::removing(self.database, |write| match write.session(id)? {
+            Some(row) => files::keep(write, row.key, &file),
+            None => Ok(()),
         })?;
         Ok(())
     }

@@ -9,7 +9,7 @@
 //!   the ticks of their runs.
 //! - A message that one state redacted is redacted.
 //!
-//! Ticks stay as they are: on the chain of a branch they rise.
+//! The events of both states get ticks in one order ([`ticks`](crate::ticks)).
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -24,7 +24,7 @@ use crate::document::{
     Attachment, LoopDocument, ManifestDocument, RunDocument, SessionDocument, SessionText,
     StoredMessageLine, text_of,
 };
-use crate::fork;
+use crate::{fork, ticks};
 
 /// The union of two states of a session.
 #[derive(Debug)]
@@ -97,7 +97,9 @@ pub(crate) fn merge(
         fork::split(document, &conflict.loop_id, conflict.seq, &conflict.branch)?;
         branches.insert((conflict.branch, conflict.loop_id));
     }
-    let union = unite(a_document, b_document, redacted)?;
+    let last = ticks::align(&mut a_document, &mut b_document)?;
+    let mut union = unite(a_document, b_document, redacted)?;
+    union.line.tick = union.line.tick.max(last);
     Ok(Union {
         text: union.text(),
         branches,
@@ -106,15 +108,7 @@ pub(crate) fn merge(
 
 /// Returns the state whose messages were redacted while those of the other one were not.
 fn redacted_side(a: &SessionDocument, b: &SessionDocument) -> Result<Option<Side>, String> {
-    let digests = |document: &SessionDocument, is_redacted: bool| -> HashSet<String> {
-        let messages = document.loops.iter().flat_map(|one| &one.messages);
-        let of = messages.filter(|message| message.salt.is_none() == is_redacted);
-        of.map(|message| message.digest.clone()).collect()
-    };
-    let only = |redacted: &SessionDocument, other: &SessionDocument| {
-        !digests(redacted, true).is_disjoint(&digests(other, false))
-    };
-    match (only(a, b), only(b, a)) {
+    match (a.redacts(b), b.redacts(a)) {
         (true, true) => Err(
             "both databases redacted it, each other messages; redact it with the same rules in both".into(),
         ),
@@ -186,10 +180,15 @@ fn conflict(a: &SessionDocument, b: &SessionDocument) -> Option<Conflict> {
 /// Returns the first message in which two states of a loop differ, with a digest of the content of each; `None` if one
 /// continues the other.
 fn difference(a: &LoopDocument, b: &LoopDocument) -> Option<(u32, [u8; 32], [u8; 32])> {
-    if begin_of(&a.line) != begin_of(&b.line) {
+    let (of_a, of_b) = (begin_of(&a.line), begin_of(&b.line));
+    if (of_a.1, &a.line.started_at) != (of_b.1, &b.line.started_at) {
         let key = |one: &LoopDocument| {
             let mut hash = Sha256::new();
-            hash.update(format!("{:?}", begin_of(&one.line)));
+            hash.update(format!(
+                "{:?} {:?}",
+                begin_of(&one.line).1,
+                one.line.started_at
+            ));
             hash.update(one.messages.first().map(content_key).unwrap_or_default());
             hash.finalize().into()
         };
@@ -206,7 +205,7 @@ fn is_same(a: &StoredMessageLine, b: &StoredMessageLine) -> bool {
 }
 
 /// Returns a digest of the content of a message, which does not depend on its salt.
-fn content_key(message: &StoredMessageLine) -> [u8; 32] {
+pub(crate) fn content_key(message: &StoredMessageLine) -> [u8; 32] {
     match (&message.message, &message.salt) {
         (Some(json), Some(_)) => Sha256::digest(json.get()).into(),
         _ => Sha256::digest(&message.digest).into(),

@@ -265,6 +265,9 @@ pub(crate) trait Peer: Send {
     /// Returns the bytes of a kept file.
     fn file(&mut self, id: &SessionId, name: &FileName) -> PeerResult<Vec<u8>>;
 
+    /// Receives a kept file that the next write of the session stores with it, and reads the marks of its records.
+    fn offer(&mut self, id: &SessionId, name: &FileName, bytes: Vec<u8>) -> PeerResult<()>;
+
     /// Keeps a file for a session.
     fn keep(&mut self, id: &SessionId, name: &FileName, bytes: &[u8]) -> PeerResult<()>;
 

@@ -66,6 +66,11 @@ enum Request {
         name: FileName,
     },
     /// The content has the bytes of the file.
+    Offer {
+        id: SessionId,
+        name: FileName,
+    },
+    /// The content has the bytes of the file.
     Keep {
         id: SessionId,
         name: FileName,
@@ -264,6 +269,14 @@ impl<R: Read + Send, W: Write + Send> Peer for RemotePeer<R, W> {
         }
     }
 
+    fn offer(&mut self, id: &SessionId, name: &FileName, bytes: Vec<u8>) -> PeerResult<()> {
+        let (id, name) = (id.clone(), name.clone());
+        match self.ask(&Request::Offer { id, name }, Some(&bytes))? {
+            Answer::Kept => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     fn keep(&mut self, id: &SessionId, name: &FileName, bytes: &[u8]) -> PeerResult<()> {
         let (id, name) = (id.clone(), name.clone());
         match self.ask(&Request::Keep { id, name }, Some(bytes))? {
@@ -419,6 +432,11 @@ fn answer<R: Read, W: Write>(
         }
         Request::Files { id } => (Answer::Files(peer.files(&id)?), None),
         Request::File { id, name } => (Answer::File, Some(peer.file(&id, &name)?)),
+        Request::Offer { id, name } => {
+            let bytes = wire.receive_data()?;
+            peer.offer(&id, &name, bytes)?;
+            (Answer::Kept, None)
+        }
         Request::Keep { id, name } => {
             let bytes = wire.receive_data()?;
             peer.keep(&id, &name, &bytes)?;

@@ -389,6 +389,7 @@ impl<'a> SyncRun<'a> {
         if self.dry_run {
             return Ok(true);
         }
+        self.send_files(id, side, true)?;
         match self.peer(side).store(id, expected, text)? {
             StoreOutcome::Stored => Ok(true),
             StoreOutcome::Changed => Ok(false),
@@ -427,31 +428,35 @@ impl<'a> SyncRun<'a> {
         if self.dry_run || matches!(change, Change::Gone) {
             return Ok(is_completed);
         }
-        let from_here = self.send_files(id, SyncSide::Here)?;
-        let from_there = self.send_files(id, SyncSide::There)?;
-        self.report.files += from_here + from_there;
-        Ok(is_completed || from_here + from_there > 0)
+        let here = self.send_files(id, SyncSide::Here, false)?;
+        let there = self.send_files(id, SyncSide::There, false)?;
+        Ok(is_completed || here + there > 0)
     }
 
-    /// Stores the kept files of a session that only the database `from` has. Returns their number.
-    fn send_files(&mut self, id: &SessionId, from: SyncSide) -> PeerResult<u64> {
-        let to = match from {
+    /// Sends the kept files of a session that the database `to` does not have: it stores them at once, or with its next
+    /// write of the session. Returns their number.
+    fn send_files(&mut self, id: &SessionId, to: SyncSide, with_session: bool) -> PeerResult<u64> {
+        let from = match to {
             SyncSide::Here => SyncSide::There,
             SyncSide::There => SyncSide::Here,
         };
         let there = self.peer(to).files(id)?;
         let is_there = |file: &FileName| {
             let is_same =
-                |other: &&FileName| (&other.format, other.bytes) == (&file.format, file.bytes);
-            there.iter().any(|other| is_same(&other))
+                |other: &FileName| (&other.format, other.bytes) == (&file.format, file.bytes);
+            there.iter().any(is_same)
         };
         let files = self.peer(from).files(id)?;
         let mut sent = 0;
         for file in files.iter().filter(|file| !is_there(file)) {
             let bytes = self.peer(from).file(id, file)?;
-            self.peer(to).keep(id, file, &bytes)?;
+            match with_session {
+                true => self.peer(to).offer(id, file, bytes)?,
+                false => self.peer(to).keep(id, file, &bytes)?,
+            }
             sent += 1;
         }
+        self.report.files += sent;
         Ok(sent)
     }
 }

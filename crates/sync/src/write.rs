@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use loopstore::extend::receipt::Receipt;
 use loopstore::extend::{
     AppendKey, Database, ImportRow, SessionFlags, SessionKey, SourceKey, StoreError, StoreRead,
-    StoreResult, StoreWrite, lease,
+    StoreResult, StoreWrite, codec, lease,
 };
 use loopstore::internal::{OpenReceipt, database};
 use loopstore::model::SessionId;
@@ -16,6 +16,8 @@ use loopstore_model::clock::now;
 use loopstore_transcripts::internal::{RecordOrigins, restore_session};
 
 use crate::document::{Attachment, SessionDocument, SessionText};
+use crate::files::{Marks, OfferedFile, keep};
+use crate::merge::content_key;
 use crate::peer::{PeerError, PeerResult, StoreOutcome};
 use crate::rows::{attachments, read_text};
 
@@ -35,6 +37,7 @@ pub(crate) fn write_session(
     id: &SessionId,
     expected: Option<[u8; 32]>,
     text: &SessionText,
+    files: &[OfferedFile],
 ) -> PeerResult<Written> {
     let document = SessionDocument::parse(id, text).map_err(PeerError::Session)?;
     let is_redacted = document.loops.iter().flat_map(|one| &one.messages);
@@ -46,7 +49,8 @@ pub(crate) fn write_session(
         id,
         expected,
         text,
-        attachments: &document.attachments,
+        document: &document,
+        files,
     };
     // Most sessions only grow.
     let added = transaction(database, |write| target.add_rows(write));
@@ -92,7 +96,9 @@ struct Target<'a> {
     id: &'a SessionId,
     expected: Option<[u8; 32]>,
     text: &'a SessionText,
-    attachments: &'a [Attachment],
+    document: &'a SessionDocument,
+    /// Kept files that are stored with it.
+    files: &'a [OfferedFile],
 }
 
 impl Target<'_> {
@@ -126,7 +132,9 @@ impl Target<'_> {
         if let Some(obstacle) = self.obstacle(write)? {
             return Ok(obstacle);
         }
-        self.restore(write, &RecordOrigins::new())?;
+        let mut origins = RecordOrigins::new();
+        self.complete(write, &mut origins)?;
+        self.restore(write, &origins)?;
         self.check(write)?;
         Ok(StoreOutcome::Stored)
     }
@@ -142,7 +150,8 @@ impl Target<'_> {
         }
         let row = write.session(self.id)?;
         let row = row.ok_or_else(|| StoreError::NoSession(self.id.to_string()))?;
-        let origins = origins(write, row.key)?;
+        let mut origins = self.stored_origins(write, row.key)?;
+        self.complete(write, &mut origins)?;
         let files = write.sources(row.key)?;
         let mut receipt = Receipt::of(write, row.key, row.session_id, Some(REASON))?;
         let open = OpenReceipt::new(write, row.key, "archive")?;
@@ -168,6 +177,45 @@ impl Target<'_> {
         Ok(StoreOutcome::Stored)
     }
 
+    /// Adds the origins of records that the offered files have.
+    fn complete(&self, read: &dyn StoreRead, origins: &mut RecordOrigins) -> StoreResult<()> {
+        if self.files.is_empty() {
+            return Ok(());
+        }
+        let (key, mut marks) = (read.import_key()?, Marks::default());
+        self.files.iter().for_each(|file| marks.read(&key, file));
+        marks.complete(self.document, origins);
+        Ok(())
+    }
+
+    /// Returns the origins of the stored messages, also for messages with the same content and another salt.
+    fn stored_origins(
+        &self,
+        read: &dyn StoreRead,
+        session: SessionKey,
+    ) -> PeerResult<RecordOrigins> {
+        let mut origins = RecordOrigins::new();
+        for one in read.loops(session)? {
+            read.messages(one.key, 0..one.totals.next_seq, &mut |row| {
+                origins.extend(row.origin.map(|origin| (row.body.digest, origin)));
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        let Some(text) = self.read(read)?.filter(|_| !origins.is_empty()) else {
+            return Ok(origins);
+        };
+        let stored = SessionDocument::parse(self.id, &text).map_err(PeerError::Session)?;
+        let mut marks = Marks::default();
+        for message in stored.loops.iter().flat_map(|one| &one.messages) {
+            let digest = codec::unhex(&message.digest);
+            if let Some(origin) = digest.and_then(|digest| origins.get(&digest)) {
+                marks.add(content_key(message), *origin);
+            }
+        }
+        marks.complete(self.document, &mut origins);
+        Ok(origins)
+    }
+
     /// Restores the lines and the attachments; returns the key of the session.
     fn restore(
         &self,
@@ -179,8 +227,16 @@ impl Target<'_> {
         let row = write.session(self.id)?;
         let row = row.ok_or_else(|| StoreError::NoSession(self.id.to_string()))?;
         let stored = attachments(write, &row)?;
-        for new in self.attachments.iter().filter(|new| !stored.contains(new)) {
+        for new in self
+            .document
+            .attachments
+            .iter()
+            .filter(|new| !stored.contains(new))
+        {
             add_attachment(write, row.key, new)?;
+        }
+        for file in self.files {
+            keep(write, row.key, file)?;
         }
         Ok(row.key)
     }
@@ -250,16 +306,4 @@ fn add_attachment(
             )
         }
     }
-}
-
-/// Returns the origins of the messages of a session.
-fn origins(read: &dyn StoreRead, session: SessionKey) -> StoreResult<RecordOrigins> {
-    let mut origins = RecordOrigins::new();
-    for one in read.loops(session)? {
-        read.messages(one.key, 0..one.totals.next_seq, &mut |row| {
-            origins.extend(row.origin.map(|origin| (row.body.digest, origin)));
-            Ok(ControlFlow::Continue(()))
-        })?;
-    }
-    Ok(origins)
 }

@@ -164,6 +164,7 @@ pub use writer::StoreSink;
 #[doc(hidden)]
 pub mod internal {
     pub use crate::fields::Fields;
+    pub use crate::matching::record_digest;
     pub use crate::session_jsonl::{RecordOrigins, form, page, restore_session};
     pub use crate::values::reports_failure;
 }

@@ -55,6 +55,12 @@ impl Digests {
     }
 }
 
+/// Returns the digest of a raw record in the database with this import key.
+pub fn record_digest(key: &[u8], raw: &[u8]) -> [u8; 32] {
+    let key = key.to_vec();
+    Digests { key }.of(raw)
+}
+
 /// True if a digest belongs to an extension that keeps a changed record.
 pub(super) fn is_revised(digest: &RecordDigest) -> bool {
     digest[0] & REVISED != 0
