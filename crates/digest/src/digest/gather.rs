@@ -7,6 +7,8 @@ use serde_json::Value;
 use super::model_sections::{ModelSection, sections_of};
 use super::read::{self, DocumentPart};
 use super::record::{DocumentRecord, ForeignSummary, SpeakerRole, Statement};
+use super::specification::{NamedInPrompt, specification_in};
+use super::speech::replaced_values;
 use super::values::scan::{ScannedValue, scan};
 use super::values::{FactSource, Shape, ValueLedger, is_value};
 use crate::activity::noise::clean;
@@ -35,6 +37,8 @@ pub(super) struct Gatherer {
     stated: usize,
     /// A text of the harness before any other message.
     notice: Option<Statement>,
+    /// What the last prompt names, whose text the next calls may fetch.
+    named: NamedInPrompt,
 }
 
 impl Gatherer {
@@ -116,6 +120,9 @@ impl Gatherer {
         };
         let day = day_of(user.timestamp.as_ref());
         let own: Vec<&str> = message.prompt_texts().collect();
+        if speaker == SpeakerRole::Human && !own.is_empty() {
+            self.named.prompt(&own.join("\n"));
+        }
         for text in &own {
             self.prompt_values(text, place);
             self.add_statement(Statement::new(speaker, place.clone(), day.clone(), text));
@@ -170,6 +177,7 @@ impl Gatherer {
             };
             add_found(values, found, label, source, place);
         }
+        replaced_values(text, &mut |value| values.replace(value, place));
     }
 
     fn answer(&mut self, message: &AssistantMessage, place: &SourceTurn) {
@@ -199,6 +207,7 @@ impl Gatherer {
         let values = &mut self.record.values;
         let tool = values.label(&call.name);
         if let Ok(arguments) = call.arguments.read::<Value>() {
+            self.named.call(&call.id, &arguments);
             leaves(&arguments, &call.name, &mut |key, text, is_key| {
                 let label = values.label(key);
                 let commands = commands(text);
@@ -240,6 +249,15 @@ impl Gatherer {
             for text in texts(&message.content) {
                 let (place, day) = (place.clone(), day.clone());
                 self.add_statement(Statement::new(SpeakerRole::SubAgent, place, day, text));
+            }
+        }
+        if self.named.fetches(&message.tool_call_id) && !is_report && !message.is_error {
+            let output = texts(&message.content)
+                .next()
+                .map(|text| clean(output_of(text)));
+            if let Some(text) = output.and_then(|output| specification_in(&output)) {
+                let (place, day) = (place.clone(), day_of(message.timestamp.as_ref()));
+                self.add_statement(Statement::new(SpeakerRole::Tool, place, day, &text));
             }
         }
         let tool = match &*message.tool_name {

@@ -1,188 +1,173 @@
 //! Recognises standing instructions: sentences of a person that constrain the work after them.
 //!
-//! An instruction has a word that constrains, in one of several languages: *never*, *always*, *must*, *do not*.
-//! A question is no instruction, nor is a statement about a person (*I never saw it*).
+//! An instruction orders, or speaks to the agent. In English a clause of it begins with what constrains (*never*,
+//! *always*, *do not*, *make sure*), or says what everything, nobody or *you* must do. So a statement about people or
+//! habits (*I've always wanted to*, *Homeowners must ensure*) and a question are none. In other languages a word
+//! that constrains is enough, unless a pronoun precedes it in its clause.
 
-use crate::words::words_of;
+mod phrases;
 
-/// Words and phrases that constrain, folded as by [`crate::words`], sorted.
-const MARKS: [&str; 100] = [
-    "a partir de ahora",
-    "ab jetzt",
-    "alleen",
-    "altijd",
+use super::speech::{begins_with_any, clause_ranges, clauses, contains_any};
+use crate::words::stems::is_stop_word;
+use crate::words::{each_word, words_of};
+use phrases::{
+    ANYWHERE, MARKS, MARKS_WITHIN, MODALS, NO_MARKS, NOT_AFTER_ADVERB, NOT_AFTER_NEGATION, OPENERS,
+    ORDERS, SELVES, SUBJECTS,
+};
+
+/// An order with fewer words besides stop words needs the sentences before it to be understood.
+const FEW_WORDS: usize = 2;
+
+/// The most words of an introduction that is a title.
+const LONGEST_TITLE: usize = 6;
+
+/// Words that only English clauses have. Some marks of other languages are English words too.
+const ENGLISH: [&str; 8] = ["and", "for", "my", "of", "the", "this", "with", "your"];
+
+/// Words of an introduction whose items are instructions, folded.
+const RULES: [&str; 10] = [
     "always",
-    "apenas",
-    "asegurate",
-    "asla",
-    "assicurati",
-    "assure toi",
-    "at all times",
-    "auf keinen fall",
-    "ausschliesslich",
-    "avoid",
-    "bevorzuge",
-    "bitte nicht",
-    "certifique",
-    "darf nicht",
-    "debe",
-    "deben",
-    "desormais",
-    "deve",
-    "devem",
-    "devono",
-    "do not",
-    "doit",
-    "doivent",
-    "don t",
-    "durfen nicht",
-    "ensure",
-    "evita",
-    "evitare",
-    "evite",
-    "evitez",
-    "from now on",
-    "garanta",
-    "her zaman",
-    "immer",
-    "instead of",
-    "jamais",
-    "keinesfalls",
-    "mai",
-    "make sure",
-    "moet",
-    "musi",
-    "muss",
-    "mussen",
+    "constraints",
+    "conventions",
+    "forbidden",
+    "guidelines",
     "must",
-    "must not",
-    "mutlaka",
-    "nalezy",
-    "nao use",
-    "ne pas",
     "never",
-    "nie",
-    "niemals",
-    "nigdy",
-    "no hagas",
-    "no matter",
-    "no uses",
-    "nooit",
-    "nunca",
-    "nur noch",
-    "obligatoirement",
-    "obligatorio",
-    "only the",
-    "only use",
-    "prefer",
-    "prefiere",
-    "refrain",
-    "sadece",
-    "sempre",
-    "siempre",
-    "solo",
-    "somente",
-    "stets",
-    "stick to",
-    "toujours",
-    "tylko",
-    "unbedingt",
-    "under no circumstances",
-    "unicamente",
-    "uniquement",
-    "veille a",
-    "vermeide",
-    "vermijd",
-    "zawsze",
-    "zorg ervoor",
-    "всегда",
-    "должен",
-    "должна",
-    "должны",
-    "избегаи",
-    "не делаи",
-    "не используи",
-    "не надо",
-    "нельзя",
-    "никогда",
-    "обязательно",
-    "только",
+    "prohibited",
+    "regeln",
+    "rules",
 ];
 
-/// Phrases that begin with a mark and do not constrain.
-const NO_MARKS: [&str; 5] = [
-    "immer noch",
-    "muss doch",
-    "must have been",
-    "toujours pas",
-    "toujours plus",
-];
-
-/// Marks of scripts without spaces, searched for anywhere in a text.
-const MARKS_WITHIN: [&str; 22] = [
-    "してはいけない",
-    "しないで",
-    "のみ",
-    "一律",
-    "不得",
-    "不要",
-    "不许",
-    "切勿",
-    "务必",
-    "常に",
-    "必ず",
-    "必须",
-    "总是",
-    "永远",
-    "禁止",
-    "絶対",
-    "请勿",
-    "반드시",
-    "절대",
-    "하지 마",
-    "하지마",
-    "항상",
-];
-
-/// Pronouns before a mark in a statement about a person or thing.
-const PRONOUNS: [&str; 39] = [
-    "el", "ela", "eles", "ella", "elle", "ellos", "er", "es", "eu", "he", "i", "ich", "ik", "il",
-    "ils", "io", "it", "je", "man", "noi", "nosotros", "nous", "she", "sie", "that", "there",
-    "they", "we", "which", "who", "wij", "wir", "yo", "you", "мы", "он", "она", "они", "я",
-];
+/// Words that refer to an earlier sentence.
+const REFERENCES: [&str; 8] = ["both", "it", "so", "that", "them", "these", "this", "those"];
 
 /// True if a sentence constrains the work after it.
 pub(super) fn is_instruction(sentence: &str) -> bool {
     let sentence = sentence.trim();
-    if sentence.ends_with(['?', '？', '؟']) {
+    if sentence.ends_with(['?', '？', '؟']) || sentence.starts_with(['"', '“', '«', '>']) {
         return false;
     }
     if MARKS_WITHIN.iter().any(|mark| sentence.contains(mark)) {
         return true;
     }
-    let words = words_of(sentence);
-    // `I only want` is a statement: the mark follows a pronoun.
-    (0..words.len()).any(|at| {
-        let is_told_of = at > 0 && PRONOUNS.contains(&&*words[at - 1]);
-        let says_else = NO_MARKS.iter().any(|none| begins_with(&words[at..], none));
-        !is_told_of && !says_else && begins_with_mark(&words[at..])
+    let clauses = clauses(sentence);
+    let of_itself = clauses.first().is_some_and(|first| is_about_others(first));
+    clauses
+        .iter()
+        .any(|words| orders(words) || constrains(words))
+        || !of_itself && clauses.iter().any(|words| contains_any(words, &ANYWHERE))
+}
+
+/// Returns an instruction from its order on: without `Rule one:`, `Oh right, and`, `absolutely`.
+pub(super) fn order_in(sentence: &str) -> &str {
+    for range in clause_ranges(sentence) {
+        let (mut words, mut places) = (Vec::new(), Vec::new());
+        each_word(&sentence[range.clone()], &mut |word, place| {
+            words.push(word.to_owned());
+            places.push(range.start + place.start);
+        });
+        if let Some(at) = order_at(&words) {
+            return &sentence[places[at]..];
+        }
+    }
+    sentence
+}
+
+/// True if the items below an introduction are instructions: `House rules:`.
+pub(super) fn introduces_rules(lead: &str) -> bool {
+    let words = words_of(lead);
+    words.len() <= LONGEST_TITLE && words.iter().any(|word| RULES.contains(&word.as_str()))
+}
+
+/// True if a sentence is not understood without the sentences before it.
+pub(super) fn needs_context(sentence: &str) -> bool {
+    let clauses = clauses(sentence);
+    let said = |words: &&String| !is_stop_word(words) && !ORDERS.contains(&words.as_str());
+    let own = clauses.iter().flatten().filter(said).count();
+    let mut words = clauses.iter().flatten();
+    own <= FEW_WORDS && words.any(|word| REFERENCES.contains(&word.as_str()))
+}
+
+/// True if an English clause begins with an order, or with a subject and what it must do.
+fn orders(words: &[String]) -> bool {
+    order_at(words).is_some()
+}
+
+/// Returns the position of the order in an English clause that begins with one, after words such as `please`.
+fn order_at(words: &[String]) -> Option<usize> {
+    for at in 0..words.len() {
+        let rest = &words[at..];
+        if begins_with_any(rest, &ORDERS) {
+            return is_order(rest).then_some(at);
+        }
+        // The verb of the subject is near: `all dates of an order must`.
+        let is_due =
+            |verb: usize| begins_with_any(&rest[verb..], &MODALS) && !supposes(&rest[verb..]);
+        let has_subject = SUBJECTS.contains(&rest[0].as_str());
+        if has_subject && (1..rest.len().min(8)).any(is_due) {
+            return Some(at);
+        }
+        if !OPENERS.contains(&rest[0].as_str()) && !rest[0].ends_with("ly") {
+            return None;
+        }
+    }
+    None
+}
+
+/// True if what follows the beginning of an order completes it.
+fn is_order(words: &[String]) -> bool {
+    match words[0].as_str() {
+        "stop" => words.get(1).is_some_and(|verb| verb.ends_with("ing")),
+        "always" | "never" => {
+            let verb = &words[1..];
+            !verb.is_empty() && !begins_with_any(verb, &NOT_AFTER_ADVERB) && !is_told(verb)
+        }
+        "do" | "don" => !begins_with_any(words.get(2..).unwrap_or_default(), &NOT_AFTER_NEGATION),
+        _ => true,
+    }
+}
+
+/// True if a verb tells of what was or is done: `never wanted`, `always singing`.
+fn is_told(words: &[String]) -> bool {
+    words.first().is_some_and(|verb| {
+        (verb.len() > 4 && verb.ends_with("ed")) || (verb.len() > 5 && verb.ends_with("ing"))
     })
 }
 
-fn begins_with_mark(words: &[String]) -> bool {
-    let first = &*words[0];
-    // Marks with the same first word are adjacent.
-    let from = MARKS.partition_point(|mark| *mark < first);
-    let alike = MARKS[from..]
-        .iter()
-        .take_while(|mark| mark.starts_with(first));
-    alike.into_iter().any(|mark| begins_with(words, mark))
+/// True if a modal and its verb suppose something: `must have been`, `you must be so glad`.
+fn supposes(words: &[String]) -> bool {
+    let verb = words.get(1).map_or("", String::as_str);
+    match verb {
+        "ve" | "feel" => true,
+        "have" => words.get(2).is_some_and(|verb| {
+            verb == "been" || verb == "had" || verb.ends_with("ed") || verb.ends_with("en")
+        }),
+        "be" => words
+            .get(2)
+            .is_some_and(|how| matches!(how.as_str(), "so" | "very" | "really" | "such")),
+        _ => false,
+    }
 }
 
-fn begins_with(words: &[String], mark: &str) -> bool {
-    let mut rest = words.iter();
-    mark.split(' ')
-        .all(|word| rest.next().is_some_and(|next| next == word))
+/// True if a clause begins with a person or thing that is no addressee.
+fn is_about_others(words: &[String]) -> bool {
+    words
+        .first()
+        .is_some_and(|first| SELVES.contains(&first.as_str()))
+}
+
+/// True if a clause has a word that constrains, in a language other than English, and no pronoun before it.
+fn constrains(words: &[String]) -> bool {
+    if words.iter().any(|word| ENGLISH.contains(&word.as_str())) {
+        return false;
+    }
+    (0..words.len()).any(|at| {
+        let says_else = begins_with_any(&words[at..], &NO_MARKS);
+        let is_told_of = words[..at]
+            .iter()
+            .any(|word| SELVES.contains(&word.as_str()));
+        !says_else && !is_told_of && begins_with_any(&words[at..], &MARKS)
+    })
 }
 
 #[cfg(test)]
@@ -198,6 +183,18 @@ mod tests {
             "All endpoints must have authentication.",
             "Always have two approvals.",
             "From now on use window seats.",
+            "Use window seats from now on.",
+            "Absolutely never store passwords in plaintext.",
+            "Rule two: never lift at the quay.",
+            "Oh right — key rule: never sail on Fridays.",
+            "Under no circumstances should anyone here sail on Fridays.",
+            "So — let's not do that this time.",
+            "You must ask before each booking.",
+            "If the tests fail, do not commit.",
+            "Keep the API as it is, and never round an amount.",
+            "Make sure the ferry has a seat left.",
+            "Only use the night ferry.",
+            "Stop guessing!",
             "Bitte niemals auf main pushen.",
             "Ne jamais supprimer de fichiers.",
             "Nunca borres la tabla.",
@@ -215,6 +212,21 @@ mod tests {
             "Why must it be so?",
             "I don't know.",
             "I never saw it.",
+            "I've always wanted to climb it.",
+            "Always wanted to see the sea.",
+            "Never mind.",
+            "You must be so glad about it!",
+            "Must have been a hard trip.",
+            "All of it must feel new.",
+            "Don't give up on your dreams!",
+            "Always happy to help.",
+            "I won't quit, no matter what.",
+            "Don't worry about it.",
+            "Homeowners must ensure that the roof holds.",
+            "The tide tables don't match.",
+            "My brother always takes the ferry.",
+            "We always sail at noon.",
+            "\"Never sail on Fridays\", he said.",
             "Das verstehe ich immer noch nicht.",
             "The build must have been broken before.",
             "It only fails on Mondays.",
@@ -227,10 +239,63 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_in_order_and_folded() {
-        assert!(MARKS.is_sorted(), "for the search");
-        for mark in MARKS {
-            assert_eq!(words_of(mark).join(" "), mark);
+    fn an_order_that_refers_to_what_was_said_needs_it() {
+        for text in [
+            "So — let's not do that this time.",
+            "Never do it.",
+            "Always ask for this.",
+        ] {
+            assert!(needs_context(text), "{text}");
+        }
+        for text in [
+            "Never push to main.",
+            "Do not charge card 9911 for that trip.",
+        ] {
+            assert!(!needs_context(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_order_begins_after_its_opening_words() {
+        assert_eq!(
+            order_in("Rule two: never lift at the quay."),
+            "never lift at the quay."
+        );
+        assert_eq!(order_in("Absolutely never sail."), "never sail.");
+        assert_eq!(
+            order_in("Oh right — key rule: do not sail."),
+            "do not sail."
+        );
+        assert_eq!(order_in("Nunca borres la tabla."), "Nunca borres la tabla.");
+    }
+
+    #[test]
+    fn a_title_of_rules_makes_rules_of_its_items() {
+        assert!(introduces_rules("House rules") && introduces_rules("You must"));
+        assert!(!introduces_rules(
+            "Rules that the harbour had before the war and has not any more"
+        ));
+        assert!(!introduces_rules("Steps"));
+    }
+
+    #[test]
+    fn phrases_are_in_order_and_folded() {
+        let lists: [&[&str]; 9] = [
+            &ORDERS,
+            &ANYWHERE,
+            &OPENERS,
+            &NOT_AFTER_ADVERB,
+            &NOT_AFTER_NEGATION,
+            &SUBJECTS,
+            &MODALS,
+            &MARKS,
+            &SELVES,
+        ];
+        for list in lists {
+            assert!(list.is_sorted(), "for the search: {list:?}");
+            for phrase in list {
+                assert_eq!(words_of(phrase).join(" "), **phrase);
+            }
         }
     }
 }

@@ -57,6 +57,24 @@ impl Heading {
             Self::Values => "## Exact values",
         }
     }
+
+    /// Returns the line of the heading on a small page, where each word of a heading is one less of the content.
+    pub(super) fn short_line(self) -> &'static str {
+        match self {
+            Self::EarlierSummary => "## Earlier",
+            Self::Instructions => "## Rules",
+            Self::Findings => "## Done",
+            Self::Commands => "## Commands",
+            Self::Values => "## Values",
+            Self::Task | Self::Plan | Self::Files => self.line(),
+        }
+    }
+
+    /// Returns the heading of a line, in either form.
+    pub(super) fn of_line(line: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|heading| heading.line() == line || heading.short_line() == line)
+    }
 }
 
 /// The mark of omitted words of a prompt.

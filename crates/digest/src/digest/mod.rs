@@ -19,6 +19,8 @@ mod page_draft;
 mod read;
 mod record;
 mod select;
+mod specification;
+mod speech;
 mod strategy;
 mod text;
 mod values;
@@ -332,10 +334,7 @@ pub fn without_recorded_sections(text: &str) -> String {
     let mut is_shown = true;
     let mut lines = Vec::new();
     for line in text.lines().skip(1) {
-        if let Some(heading) = Heading::ALL
-            .into_iter()
-            .find(|heading| heading.line() == line)
-        {
+        if let Some(heading) = Heading::of_line(line) {
             is_shown = !matches!(heading, Heading::Files | Heading::Values);
         }
         if is_shown {

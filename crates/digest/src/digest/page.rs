@@ -1,15 +1,17 @@
 //! Writes a page within a budget: the best of each section first, then whatever still fits.
 
-mod order;
+pub(super) mod order;
 mod supplement;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use self::order::{instructions, prompt_order, statement_order};
+use self::order::{InstructionLine, instructions, prompt_order, statement_order};
 use super::lines::{Heading, instruction_line};
 use super::page_draft::{PageDraft, tool_bytes};
-use super::record::{DocumentRecord, Instruction, SpeakerRole};
+use super::record::{DocumentRecord, SpeakerRole};
+use super::specification::requires;
+use super::speech::{Substance, substance};
 use super::values::rank_by_worth;
 use crate::activity::{CallHistory, FileAct, SourceTurn};
 
@@ -26,10 +28,14 @@ mod share {
     /// Prompts of a conversation without calls: most of its statements are prompts.
     pub(super) const TASK_OF_CONVERSATION: usize = 12;
     pub(super) const FOREIGN_SUMMARY: usize = 2;
+    /// Standing instructions, on a page that is so large that the part is more than [`super::INSTRUCTION_BYTES`].
     pub(super) const INSTRUCTIONS: usize = 5;
-    /// The newest instructions of a conversation without calls in which not all fit: most of them are then statements
-    /// of people about themselves.
-    pub(super) const TOO_MANY_INSTRUCTIONS: usize = 16;
+    /// Standing instructions where only people talk, to each other and not to an agent.
+    pub(super) const INSTRUCTIONS_AMONG_PEOPLE: usize = 16;
+    /// Statements that take back what was said before.
+    pub(super) const REPLACEMENTS: usize = 4;
+    /// The text of the task that a tool returned.
+    pub(super) const SPECIFICATION: usize = 10;
     pub(super) const PLAN: usize = 6;
     pub(super) const FILES: usize = 4;
     pub(super) const COMMANDS: usize = 8;
@@ -48,6 +54,8 @@ mod share {
     pub(super) const ERRORS_OF_SUPPLEMENT: usize = 2;
 }
 
+/// The bytes that standing instructions may take before anything else, even if they are all of the page.
+const INSTRUCTION_BYTES: usize = 1_000;
 /// On a page of fewer bytes, values come before all sections but the task, the plan and the files.
 const SMALL: usize = 2_400;
 /// The percentage for values of the bytes that the other sections leave: on a page of at least [`LARGE`] bytes, and on
@@ -63,6 +71,8 @@ const SYMBOLS: usize = 4;
 /// which they are not.
 const REFILLS: usize = 3;
 const ENOUGH: usize = 128;
+/// The number of the agent's newest statements that are shown after its last report.
+const RECENT: usize = 6;
 /// The number of last prompts that are shown before the others.
 const LAST_PROMPTS: usize = 3;
 
@@ -81,7 +91,7 @@ pub(super) struct DocumentPage {
 }
 
 /// A unit of a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UnitRef {
     pub(super) statement: usize,
     pub(super) unit: usize,
@@ -91,6 +101,7 @@ pub(super) struct UnitRef {
 pub(super) struct PageWriter<'a> {
     record: &'a DocumentRecord,
     is_conversation: bool,
+    is_among_people: bool,
     /// The bytes of the tools' names in the lines of values.
     tool_bytes: usize,
     /// The statements that are prompts.
@@ -98,8 +109,11 @@ pub(super) struct PageWriter<'a> {
     /// The units of prompts, and of other statements, the best first.
     prompt_units: Vec<UnitRef>,
     statement_units: Vec<UnitRef>,
-    /// The instructions, oldest first, each with its prompt.
-    instructions: Vec<(Option<usize>, Instruction)>,
+    /// The instructions, oldest first.
+    instructions: Vec<InstructionLine>,
+    /// For each statement the one that took it back, and these statements, the newest first.
+    replaced_by: Vec<Option<usize>>,
+    replacements: Vec<usize>,
     /// The changed files, the files that were only read, and the calls, the best first.
     changed: Vec<usize>,
     read: Vec<usize>,
@@ -125,7 +139,16 @@ impl<'a> PageWriter<'a> {
             .filter(|(_, s)| s.is_prompt())
             .map(|(at, _)| at)
             .collect();
-        let instructions = instructions(record, &prompts);
+        let instructions = instructions(record, &prompts, is_conversation);
+        // Where only people talk, nobody instructs an agent or takes back a plan of its work.
+        let is_among_people = is_conversation && record.only_speaker().is_some();
+        let replaced_by = match is_among_people {
+            true => Vec::new(),
+            false => record.replacements(is_conversation),
+        };
+        let mut replacements: Vec<usize> = replaced_by.iter().copied().flatten().collect();
+        replacements.sort_unstable_by_key(|at| Reverse(*at));
+        replacements.dedup();
         let of_statement =
             |at: usize, heading| record.is_covered_by_model(heading, &record.statements[at].place);
         let (covered_prompts, prompts): (Vec<usize>, Vec<usize>) = prompts
@@ -166,15 +189,19 @@ impl<'a> PageWriter<'a> {
         let is_used = |at: &usize| record.values.facts[*at].uses > 0;
         let (likely_needed, rest): (Vec<_>, Vec<_>) = rank_by_worth(&record.values)
             .into_iter()
+            .filter(|at| !record.values.facts[*at].is_replaced())
             .partition(is_likely_needed);
         let (used_once, other_values) = rest.into_iter().partition(is_used);
         Self {
             record,
             is_conversation,
+            is_among_people,
             tool_bytes: tool_bytes(record),
             prompt_units: prompt_order(record, &prompts, most),
             statement_units,
             instructions,
+            replaced_by,
+            replacements,
             prompts,
             changed,
             read,
@@ -192,9 +219,16 @@ impl<'a> PageWriter<'a> {
     /// Returns a page of at most `most` bytes. It begins with the first of `headers` that does not take too much of it,
     /// and is empty if nothing fits below the header.
     pub(super) fn page(&self, headers: &[String], most: usize) -> DocumentPage {
-        let mut draft = PageDraft::new(self.record, self.is_conversation, self.tool_bytes, most);
+        let mut draft = self.draft(most);
         draft.header(headers);
         draft.add_model_sections(self.model_share(most));
+        if !self.task_whole(&mut draft, most) {
+            self.instructions(
+                &mut draft,
+                INSTRUCTION_BYTES.max(most / share::INSTRUCTIONS),
+            );
+            self.replacements(&mut draft, most / share::REPLACEMENTS);
+        }
         if most < SMALL && !self.is_conversation {
             self.task(&mut draft, most);
             self.plan(&mut draft, most / share::PLAN);
@@ -208,8 +242,8 @@ impl<'a> PageWriter<'a> {
             draft.foreign_summary(at, most / share::FOREIGN_SUMMARY);
         }
         self.task(&mut draft, most);
-        let instructed = self.instructions_share(&draft, most);
-        self.instructions(&mut draft, instructed);
+        self.specification(&mut draft, most / share::SPECIFICATION);
+        self.instructions(&mut draft, self.instruction_bytes(most));
         self.files(&mut draft, most / share::FILES);
         self.calls(&mut draft, most / share::COMMANDS);
         let (last, values) = match self.is_conversation {
@@ -289,20 +323,33 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    fn task(&self, draft: &mut PageDraft<'a>, most: usize) {
+    /// Returns a page without content.
+    fn draft(&self, most: usize) -> PageDraft<'a> {
+        let mut draft = PageDraft::new(self.record, self.is_conversation, self.tool_bytes, most);
+        draft.replaced_by.clone_from(&self.replaced_by);
+        draft
+    }
+
+    /// Shows all prompts whole if they fit their share; else returns false.
+    fn task_whole(&self, draft: &mut PageDraft<'a>, most: usize) -> bool {
         let whole = self.prompts.iter().map(|at| draft.prompt_bytes(*at));
         let whole = whole.sum::<usize>() + Heading::Task.line().len() + 2;
         let mut cap = (most / share::TASK).min(draft.room());
-        if whole <= cap {
-            for at in &self.prompts {
-                draft.prompt_whole(*at, &mut cap);
-            }
-            return;
+        if whole > cap {
+            return false;
         }
+        // Backwards: a prompt that was taken back needs the one that did it.
+        for at in self.prompts.iter().rev() {
+            draft.prompt_whole(*at, &mut cap);
+        }
+        true
+    }
+
+    fn task(&self, draft: &mut PageDraft<'a>, most: usize) {
         let cap = match (self.is_conversation, most < SMALL) {
             (true, _) => most / share::TASK_OF_CONVERSATION,
             (_, true) => most / share::TASK_OF_SMALL,
-            _ => cap,
+            _ => (most / share::TASK).min(draft.room()),
         };
         let before = draft.room();
         let spent = |draft: &PageDraft<'_>| before - draft.room();
@@ -332,34 +379,58 @@ impl<'a> PageWriter<'a> {
     }
 
     /// Returns the bytes that instructions may take before the other sections have taken theirs.
-    fn instructions_share(&self, draft: &PageDraft<'a>, most: usize) -> usize {
-        let enough = most / share::INSTRUCTIONS;
-        if !self.is_conversation {
-            return enough;
-        }
-        let all = self.instructions.iter().map(|(_, instruction)| instruction);
-        let missing = all.filter(|instruction| !draft.shows_instruction(instruction));
-        let bytes: usize = missing
-            .map(|instruction| instruction_line(instruction).len())
-            .sum();
-        match bytes <= enough {
-            true => enough,
-            false => most / share::TOO_MANY_INSTRUCTIONS,
+    fn instruction_bytes(&self, most: usize) -> usize {
+        match self.is_among_people {
+            true => most / share::INSTRUCTIONS_AMONG_PEOPLE,
+            false => INSTRUCTION_BYTES.max(most / share::INSTRUCTIONS),
         }
     }
 
-    /// Adds the instructions that the page does not show yet, the newest first.
+    /// Adds the instructions that the page does not show yet, the newest first, and the number of those that do not fit.
     fn instructions(&self, draft: &mut PageDraft<'a>, most: usize) {
         let mut left = most.min(draft.room());
+        let missing: Vec<usize> = (0..self.instructions.len())
+            .rev()
+            .filter(|at| {
+                !draft.lists_instruction(*at) && !draft.shows_instruction(&self.instructions[*at])
+            })
+            .collect();
+        let line = |at: &usize| instruction_line(&self.instructions[*at].instruction).len();
+        let fits = draft.count_left_out(missing.iter().map(line).sum(), &mut left);
         let mut left_out = 0;
-        for (at, (prompt, instruction)) in self.instructions.iter().enumerate().rev() {
-            let is_shown = prompt.is_some_and(|at| draft.shows_all_of(at))
-                || draft.shows_instruction(instruction);
-            if !is_shown && !draft.instruction(at, instruction, &mut left) {
+        for at in missing {
+            if !draft.instruction(at, &self.instructions[at], fits, &mut left) {
                 left_out += 1;
             }
         }
         draft.left_out = left_out;
+    }
+
+    /// Adds the text of the task that a tool returned, the sentences that require something first.
+    fn specification(&self, draft: &mut PageDraft<'a>, most: usize) {
+        let mut left = most.min(draft.room());
+        let all = self.record.statements.iter().enumerate();
+        for (statement, words) in all.filter(|(_, words)| words.speaker == SpeakerRole::Tool) {
+            let units = &words.units;
+            let is_required = |unit: &usize| {
+                let unit = &units.units[*unit];
+                let lead = unit.lead.map(|lead| &units.leads[lead]);
+                requires(&unit.text) || lead.is_some_and(|lead| requires(lead))
+            };
+            let (first, rest): (Vec<usize>, Vec<usize>) =
+                (0..units.units.len()).partition(is_required);
+            for unit in first.into_iter().chain(rest) {
+                draft.unit(UnitRef { statement, unit }, &mut left);
+            }
+        }
+    }
+
+    /// Adds the statements that take back earlier ones, the newest first.
+    fn replacements(&self, draft: &mut PageDraft<'a>, most: usize) {
+        let mut left = most.min(draft.room());
+        for at in &self.replacements {
+            draft.replacement(*at, &mut left);
+        }
     }
 
     fn files(&self, draft: &mut PageDraft<'a>, most: usize) {
@@ -417,13 +488,19 @@ impl<'a> PageWriter<'a> {
             .or_else(|| all.clone().find(|(_, s)| !s.is_prompt()));
         let now = all.clone().find(|(_, s)| s.speaker == SpeakerRole::Agent);
         let now = now.filter(|(at, _)| last.is_some_and(|(last, _)| last < *at));
-        for (statement, words) in now.into_iter().chain(last) {
+        // What was just found and decided, as far as it is no report.
+        let recent = all.filter(|(_, s)| s.speaker == SpeakerRole::Agent && s.has_calls);
+        for (statement, words) in now.into_iter().chain(last).chain(recent.take(RECENT)) {
             if !self
                 .record
                 .is_covered_by_model(Heading::Findings, &words.place)
             {
-                for unit in 0..words.units.units.len() {
-                    draft.unit(UnitRef { statement, unit }, &mut left);
+                for (unit, text) in words.units.units.iter().enumerate() {
+                    let is_now = now.is_some_and(|(at, _)| at == statement);
+                    let kind = substance(&text.text, true);
+                    if kind != Substance::Empty && (is_now || kind != Substance::Announcement) {
+                        draft.unit(UnitRef { statement, unit }, &mut left);
+                    }
                 }
             }
         }

@@ -2,18 +2,18 @@
 
 mod known_text;
 mod render;
+mod statements;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lines::{
-    GAP, Heading, READ, call_line, file_line, instruction_line, names_speaker, open_line,
-    plan_head, plan_line, read_file, statement_head,
+    Heading, READ, call_line, file_line, open_line, plan_head, plan_line, read_file,
 };
 use super::model_sections;
 use super::page::UnitRef;
 use super::read::foreign_summary_head;
-use super::record::{DocumentRecord, Instruction, SpeakerRole, Statement};
+use super::record::{DocumentRecord, SpeakerRole};
 use super::values::shortened;
 use crate::activity::{AgentWork, PlanState, SourceTurn};
 pub(super) use known_text::KnownText;
@@ -26,12 +26,15 @@ const LONGEST_OPEN: usize = 400;
 /// Values that were only seen take at most one part in so many of the page, even if nothing else is left to write:
 /// they are hardly ever needed.
 const SEEN_PART: usize = 4;
-/// A unit of a prompt of one or two words and at most so many characters is left out: it is mostly a greeting.
-const FEW_CHARACTERS: usize = 12;
 /// A header may take one part in so many of the page, for each header but the shortest, and for the shortest. Without
 /// a header, a later compaction does not recognise the document and cannot continue from it.
 const HEADER_PARTS: [usize; 3] = [24, 14, 6];
 const SHORTEST_HEADER: usize = 3;
+
+/// Headings are short on a page of fewer bytes.
+const SHORT_HEADINGS: usize = 1_600;
+/// On a page of fewer bytes, standing instructions have no heading.
+const TINY: usize = 200;
 
 /// The part of a prompt or statement that the page shows.
 #[derive(Clone, Debug)]
@@ -57,8 +60,16 @@ pub(super) struct PageDraft<'a> {
     lines: BTreeMap<(Heading, usize), (String, Vec<SourceTurn>)>,
     /// Files that were only read, by their index in the work.
     read: BTreeMap<usize, String>,
+    /// For each statement the one that took it back, without which it is not shown.
+    pub(super) replaced_by: Vec<Option<usize>>,
+    /// The units that are shown as standing instructions, and not again as a part of their prompt.
+    instructed: BTreeSet<UnitRef>,
+    /// The statement of each instruction on the page, if only one contains it.
+    instruction_units: BTreeMap<usize, usize>,
     /// The number of instructions that did not fit.
     pub(super) left_out: usize,
+    /// True if the line with this number is reserved.
+    is_left_out_counted: bool,
     values: Vec<usize>,
     /// The bytes that are left for values that were only seen.
     seen_left: usize,
@@ -101,7 +112,11 @@ impl<'a> PageDraft<'a> {
             statements: BTreeMap::new(),
             lines: BTreeMap::new(),
             read: BTreeMap::new(),
+            replaced_by: Vec::new(),
+            instructed: BTreeSet::new(),
+            instruction_units: BTreeMap::new(),
             left_out: 0,
+            is_left_out_counted: false,
             values: Vec::new(),
             seen_left: most / SEEN_PART,
             value_lines: BTreeMap::new(),
@@ -171,7 +186,12 @@ impl<'a> PageDraft<'a> {
     /// fit.
     fn reserve(&mut self, heading: Heading, bytes: usize, left: &mut usize) -> bool {
         let is_new = !self.headings.contains(&heading);
-        let bytes = bytes + if is_new { heading.line().len() + 2 } else { 0 };
+        let bytes = bytes
+            + if is_new {
+                self.heading_bytes(heading)
+            } else {
+                0
+            };
         if bytes > *left || bytes > self.room {
             self.is_full = true;
             return false;
@@ -180,6 +200,30 @@ impl<'a> PageDraft<'a> {
         self.room -= bytes;
         self.headings.insert(heading);
         true
+    }
+
+    fn has_short_headings(&self) -> bool {
+        self.most < SHORT_HEADINGS
+    }
+
+    /// Returns the line of a heading.
+    fn heading_line(&self, heading: Heading) -> &'static str {
+        match self.has_short_headings() {
+            true => heading.short_line(),
+            false => heading.line(),
+        }
+    }
+
+    fn heading_bytes(&self, heading: Heading) -> usize {
+        match self.has_no_heading(heading) {
+            true => 0,
+            false => self.heading_line(heading).len() + 2,
+        }
+    }
+
+    /// True for the instructions of a tiny page, which follow the header.
+    fn has_no_heading(&self, heading: Heading) -> bool {
+        self.most < TINY && heading == Heading::Instructions
     }
 
     /// Adds a line to a section, ordered by the number in `key`. Returns true if the section has the line.
@@ -199,153 +243,6 @@ impl<'a> PageDraft<'a> {
         self.known.add(&line);
         self.lines.insert(key, (line, places));
         true
-    }
-
-    // Prompts and statements.
-
-    fn head(&self, statement: &Statement, heading: Heading) -> String {
-        let names = names_speaker(statement.speaker, heading, self.is_conversation)
-            && self.only_speaker != Some(statement.speaker);
-        statement_head(
-            statement,
-            self.shows_days && !statement.day.is_empty(),
-            names,
-        )
-    }
-
-    /// Returns the bytes of a whole prompt.
-    pub(super) fn prompt_bytes(&self, at: usize) -> usize {
-        let statement = &self.record.statements[at];
-        self.head(statement, Heading::Task).len() + statement.text.len() + 1
-    }
-
-    /// True if the task shows a part of a prompt.
-    pub(super) fn shows_prompt(&self, at: usize) -> bool {
-        self.task.contains_key(&at)
-    }
-
-    /// True if the task shows a whole prompt.
-    pub(super) fn shows_all_of(&self, at: usize) -> bool {
-        matches!(self.task.get(&at), Some(ShownUnits::All))
-    }
-
-    /// Shows a whole prompt in the task.
-    pub(super) fn prompt_whole(&mut self, at: usize, left: &mut usize) {
-        let now = match self.task.get(&at) {
-            Some(ShownUnits::All) => return,
-            Some(ShownUnits::Some(_, bytes)) => *bytes,
-            None => 0,
-        };
-        let more = self.prompt_bytes(at).saturating_sub(now);
-        if self.reserve(Heading::Task, more, left) {
-            let text = &self.record.statements[at].text;
-            self.known.add(text);
-            self.task.insert(at, ShownUnits::All);
-        }
-    }
-
-    /// Shows a whole prompt if it fits `most`, else its last unit and as many of the first as fit.
-    pub(super) fn prompt_beginning(&mut self, at: usize, most: usize) {
-        let mut left = most;
-        if self.prompt_bytes(at) <= most {
-            return self.prompt_whole(at, &mut left);
-        }
-        let units = &self.record.statements[at].units.units;
-        // The request often follows its explanation.
-        let says_much = |unit: &usize| {
-            let text = &units[*unit].text;
-            text.chars().nth(FEW_CHARACTERS).is_some() || text.split_whitespace().nth(2).is_some()
-        };
-        let last = units.len().checked_sub(1).filter(says_much);
-        let last = last.filter(|last| units[*last].text.len() <= most / 2);
-        let rest = (0..units.len()).filter(|unit| says_much(unit) || units.len() == 1);
-        for unit in last.into_iter().chain(rest) {
-            self.prompt_unit(
-                UnitRef {
-                    statement: at,
-                    unit,
-                },
-                &mut left,
-            );
-        }
-    }
-
-    /// Shows a unit of a prompt in the task.
-    pub(super) fn prompt_unit(&mut self, unit: UnitRef, left: &mut usize) {
-        self.add_unit(unit, Heading::Task, left);
-    }
-
-    /// Shows a unit of a statement, unless the task shows it.
-    pub(super) fn unit(&mut self, unit: UnitRef, left: &mut usize) {
-        let is_shown = match self.task.get(&unit.statement) {
-            Some(ShownUnits::All) => true,
-            Some(ShownUnits::Some(units, _)) => units.contains(&unit.unit),
-            None => false,
-        };
-        if !is_shown {
-            self.add_unit(unit, Heading::Findings, left);
-        }
-    }
-
-    fn add_unit(&mut self, unit: UnitRef, heading: Heading, left: &mut usize) {
-        let text = &self.record.statements[unit.statement].units.units[unit.unit].text;
-        // A line grows by at least its new unit, less the marks of a gap that the unit closes.
-        let marks = if heading == Heading::Task {
-            2 * GAP.len()
-        } else {
-            0
-        };
-        let is_too_long = text.len() > (*left).min(self.room) + marks;
-        let shown = match heading {
-            Heading::Task => &self.task,
-            _ => &self.statements,
-        };
-        let (mut units, before) = match shown.get(&unit.statement) {
-            Some(ShownUnits::All) => return,
-            Some(ShownUnits::Some(units, _)) if units.contains(&unit.unit) => return,
-            _ if is_too_long => {
-                self.is_full = true;
-                return;
-            }
-            Some(ShownUnits::Some(units, bytes)) => (units.clone(), *bytes),
-            None => (BTreeSet::new(), 0),
-        };
-        units.insert(unit.unit);
-        let after = self.shown_bytes(unit.statement, &units, heading);
-        if !self.reserve(heading, after.saturating_sub(before), left) {
-            return;
-        }
-        self.known.add(text);
-        let shown = match heading {
-            Heading::Task => &mut self.task,
-            _ => &mut self.statements,
-        };
-        shown.insert(unit.statement, ShownUnits::Some(units, after));
-    }
-
-    fn shown_bytes(&self, at: usize, units: &BTreeSet<usize>, heading: Heading) -> usize {
-        let statement = &self.record.statements[at];
-        let mut bytes = self.head(statement, heading).len() + 1;
-        for_each_part(statement, units, heading, &mut |text| bytes += text.len());
-        bytes
-    }
-
-    /// True if the record's part of the page contains an instruction. A model's lines do not count: the model may leave
-    /// the instruction out the next time.
-    pub(super) fn shows_instruction(&self, instruction: &Instruction) -> bool {
-        self.known
-            .contains_after(self.model_bytes, &instruction.text)
-    }
-
-    pub(super) fn instruction(
-        &mut self,
-        at: usize,
-        instruction: &Instruction,
-        left: &mut usize,
-    ) -> bool {
-        let line = instruction_line(instruction);
-        let places = vec![instruction.place.clone()];
-        self.line((Heading::Instructions, at), line, places, left)
     }
 
     // Plan, files and calls.
@@ -469,53 +366,13 @@ impl<'a> PageDraft<'a> {
         }
         let mut left = most.min(self.room);
         let head = foreign_summary_head(&carried.place);
-        let frame = head.len() + Heading::EarlierSummary.line().len() + 2;
+        let frame = head.len() + self.heading_bytes(Heading::EarlierSummary);
         let text = cut_by_sections(&carried.text, left.saturating_sub(frame));
         if let Some(text) = text {
             self.line(key, head + &text, vec![carried.place.clone()], &mut left);
         } else {
             self.is_full = true;
         }
-    }
-}
-
-/// Calls `each` with the parts of the line that shows the given units of a statement. In the task, a gap between units
-/// is marked, since a person's words must not seem complete.
-fn for_each_part(
-    statement: &Statement,
-    units: &BTreeSet<usize>,
-    heading: Heading,
-    each: &mut dyn FnMut(&str),
-) {
-    let all = &statement.units;
-    let (mut next, mut lead, mut before) = (0, None, "");
-    for at in units {
-        let unit = &all.units[*at];
-        let is_gap = heading == Heading::Task && *at != next;
-        if !before.is_empty() {
-            let ends = before.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '…']);
-            each(if is_gap {
-                GAP
-            } else if ends {
-                " "
-            } else {
-                "; "
-            });
-        } else if is_gap {
-            each(GAP.trim_start());
-        }
-        if unit.lead != lead {
-            lead = unit.lead;
-            if let Some(lead) = lead {
-                each(&all.leads[lead]);
-                each(": ");
-            }
-        }
-        each(&unit.text);
-        (next, before) = (at + 1, &unit.text);
-    }
-    if heading == Heading::Task && next < all.units.len() {
-        each(GAP.trim_end());
     }
 }
 

@@ -60,10 +60,7 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
     // If a conversation has one speaker, only the first line names the speaker.
     let (mut voice, mut is_conversation) = (SpeakerRole::Agent, false);
     for line in text.lines().skip(1) {
-        if let Some(found) = Heading::ALL
-            .into_iter()
-            .find(|heading| heading.line() == line)
-        {
+        if let Some(found) = Heading::of_line(line) {
             (heading, used) = (Some(found), true);
             day.clear();
             continue;
@@ -123,7 +120,8 @@ pub(super) fn document(text: &str, turn: u32) -> Option<Vec<DocumentPart>> {
             Some(Heading::Values) => {
                 sections.extend(read_values(line, used).map(DocumentPart::Values));
             }
-            None => {}
+            // Instructions of a tiny page follow the header.
+            None => sections.extend(read_instruction(line).map(DocumentPart::Instruction)),
         }
     }
     sections.extend(is_conversation.then_some(DocumentPart::Conversation));

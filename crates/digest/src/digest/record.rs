@@ -2,6 +2,7 @@
 
 use super::lines::Heading;
 use super::model_sections::ModelSection;
+use super::speech::takes_back;
 use super::text::{UnitText, units_of};
 use super::values::{ValueLedger, flat};
 use crate::activity::{Activity, SourceTurn};
@@ -9,6 +10,9 @@ use loopstore_model::Int;
 
 /// The longest text that is kept whole, in bytes; of a longer one, half of this is kept at each end.
 const LONGEST_TEXT: usize = 65_536;
+
+/// The number of prompts before a statement that it may take back.
+const TAKEN_BACK: usize = 4;
 
 /// The speaker of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,15 +27,18 @@ pub(super) enum SpeakerRole {
     Harness,
     /// A sub-agent that reports.
     SubAgent,
+    /// A tool that returned the text of the task.
+    Tool,
 }
 
 impl SpeakerRole {
-    const NAMED: [(Self, &'static str); 5] = [
+    const NAMED: [(Self, &'static str); 6] = [
         (Self::Human, "user"),
         (Self::Parent, "parent agent"),
         (Self::Agent, "agent"),
         (Self::Harness, "harness"),
         (Self::SubAgent, "sub-agent"),
+        (Self::Tool, "tool"),
     ];
 
     /// Returns the speaker's name in a document.
@@ -67,20 +74,32 @@ pub(super) struct Statement {
     pub(super) has_calls: bool,
     /// True for a text of the harness that is the task, if there is no prompt.
     pub(super) is_task: bool,
+    /// The units in which a person takes back what was said before.
+    pub(super) takes_back: Vec<usize>,
 }
 
 impl Statement {
     /// Returns a statement with the units of a text.
     pub(super) fn new(speaker: SpeakerRole, place: SourceTurn, day: String, text: &str) -> Self {
         let text = ends_of(text.trim(), LONGEST_TEXT);
+        let units = units_of(&text);
+        let takes_back = match speaker {
+            SpeakerRole::Human => {
+                let all = units.units.iter().enumerate();
+                let back = all.filter(|(_, unit)| !unit.is_raw && takes_back(&unit.text));
+                back.map(|(at, _)| at).collect()
+            }
+            _ => Vec::new(),
+        };
         Self {
             speaker,
             place,
             day,
-            units: units_of(&text),
+            units,
             text: flat(&text).trim().to_owned(),
             has_calls: false,
             is_task: false,
+            takes_back,
         }
     }
 
@@ -153,6 +172,27 @@ impl DocumentRecord {
             .iter()
             .filter(|given| given.heading == heading);
         given.any(has_read)
+    }
+
+    /// Returns for each statement the last of the statements that take it back, if any: a person's statement takes back
+    /// the person's [`TAKEN_BACK`] prompts before it, and in a conversation what the agent said between them.
+    pub(super) fn replacements(&self, is_conversation: bool) -> Vec<Option<usize>> {
+        let mut last: Vec<Option<usize>> = vec![None; self.statements.len()];
+        // Backwards, so that a statement that was taken back itself hands on the one that replaced it.
+        let (mut by, mut left) = (None, 0);
+        for (at, statement) in self.statements.iter().enumerate().rev() {
+            let is_person = statement.speaker == SpeakerRole::Human;
+            let is_answer = is_conversation && statement.speaker == SpeakerRole::Agent;
+            if left > 0 && (is_person || is_answer) {
+                last[at] = by;
+            }
+            if !statement.takes_back.is_empty() {
+                (by, left) = (last[at].or(Some(at)), TAKEN_BACK);
+            } else if is_person {
+                left = left.saturating_sub(1);
+            }
+        }
+        last
     }
 
     /// Returns the participant who makes all statements of participants; `None` if both do.

@@ -1,15 +1,26 @@
 //! Orders the units of prompts and statements by their worth, and collects the standing instructions.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use super::super::instructions::is_instruction;
+use super::super::instructions::{introduces_rules, is_instruction, needs_context};
 use super::super::lines::statement_head;
-use super::super::record::{DocumentRecord, Instruction, SpeakerRole};
+use super::super::record::{DocumentRecord, Instruction, SpeakerRole, Statement};
 use super::super::select::{Selector, UnitCosts};
+use super::super::speech::{Substance, substance};
 use super::UnitRef;
+use crate::words::words_of;
 
-/// The weight of a unit that only announces a call. A sentence of a report has 1.
-const ANNOUNCED: f64 = 0.25;
+/// The weight of a unit of a message with calls. A sentence of a report has 1.
+const WITH_CALLS: f64 = 0.4;
+/// The factors of a unit that announces the next step of the agent, and of an aside of a person.
+const ANNOUNCED: f64 = 0.05;
+const ASIDE: f64 = 0.1;
+const REACTION: f64 = 0.3;
+/// In a conversation of a person with an agent, the factors of a person's statement, of a person's question, and of
+/// the items of the agent's lists.
+const OF_PERSON: f64 = 1.8;
+const ASKED_BY_PERSON: f64 = 0.6;
+const LISTED_BY_AGENT: f64 = 0.5;
 /// The weight of a unit of a harness's text.
 const PUT_IN: f64 = 0.2;
 /// The weight of a unit of a harness's text that is the task.
@@ -18,6 +29,8 @@ const INSTEAD_OF_A_PROMPT: f64 = 2.0;
 const CONSTRAINS: f64 = 2.0;
 /// The weight of a sentence of a sub-agent's report.
 const REPORTED: f64 = 0.6;
+/// The weight of a sentence of the specification that a tool returned.
+const FETCHED: f64 = 0.8;
 /// The factor of a row of a table or a line of code.
 const RAW: f64 = 0.5;
 /// The factor of a question of the agent: its findings are worth more.
@@ -84,6 +97,7 @@ pub(super) fn statement_order(
     let mut refs = Vec::new();
     let mut seen: HashSet<&str> = HashSet::new();
     let count = record.statements.len().max(1) as f64;
+    let is_dialogue = is_conversation && record.only_speaker().is_none();
     for (at, statement) in record.statements.iter().enumerate() {
         if statement.is_prompt() && !is_conversation {
             selector.boost(&statement.text, ASKED_FOR);
@@ -94,7 +108,8 @@ pub(super) fn statement_order(
             SpeakerRole::Harness if statement.is_task => INSTEAD_OF_A_PROMPT,
             SpeakerRole::Harness => PUT_IN,
             SpeakerRole::SubAgent => REPORTED,
-            SpeakerRole::Agent if statement.has_calls => ANNOUNCED,
+            SpeakerRole::Tool => FETCHED,
+            SpeakerRole::Agent if statement.has_calls => WITH_CALLS,
             _ => 1.0,
         };
         let weight = weight
@@ -106,15 +121,14 @@ pub(super) fn statement_order(
         for (unit, text) in statement.units.units.iter().enumerate() {
             if seen.insert(&text.text) {
                 let raw = if text.is_raw { RAW } else { 1.0 };
-                let question = if !is_conversation && text.text.ends_with('?') {
-                    ASKED
-                } else {
-                    1.0
+                let spoken = match speech_weight(statement, unit, is_dialogue, is_conversation) {
+                    Some(spoken) => spoken,
+                    None => continue,
                 };
                 let constrains =
                     statement.speaker == SpeakerRole::Harness && is_instruction(&text.text);
                 let constrains = if constrains { CONSTRAINS } else { 1.0 };
-                selector.add(at, &text.text, weight * raw * question * constrains);
+                selector.add(at, &text.text, weight * raw * spoken * constrains);
                 refs.push(UnitRef {
                     statement: at,
                     unit,
@@ -139,6 +153,33 @@ pub(super) fn statement_order(
     order.into_iter().map(|at| refs[at]).collect()
 }
 
+/// Returns the factor of a unit for what kind of sentence it is; `None` if it carries nothing. `is_dialogue`: a person
+/// talks with an agent, and there are no calls.
+fn speech_weight(
+    statement: &Statement,
+    unit: usize,
+    is_dialogue: bool,
+    is_conversation: bool,
+) -> Option<f64> {
+    let text = &statement.units.units[unit];
+    let is_agent = statement.speaker == SpeakerRole::Agent;
+    if !statement.speaker.is_participant() {
+        return Some(1.0);
+    }
+    let by_person = is_dialogue && !is_agent;
+    match substance(&text.text, is_agent) {
+        Substance::Empty => None,
+        Substance::Announcement => Some(ANNOUNCED),
+        Substance::Aside => Some(ASIDE),
+        Substance::Reaction if is_dialogue => Some(REACTION),
+        Substance::Question if by_person => Some(ASKED_BY_PERSON),
+        Substance::Question if !is_conversation => Some(ASKED),
+        Substance::Statement if by_person => Some(OF_PERSON),
+        Substance::Statement if is_dialogue && text.lead.is_some() => Some(LISTED_BY_AGENT),
+        Substance::Reaction | Substance::Question | Substance::Statement => Some(1.0),
+    }
+}
+
 /// Returns the costs of units in a conversation without calls: its lines are many and short, so the prefix of each
 /// counts, and every byte.
 fn conversation_costs(record: &DocumentRecord) -> UnitCosts {
@@ -154,34 +195,101 @@ fn conversation_costs(record: &DocumentRecord) -> UnitCosts {
     }
 }
 
+/// A standing instruction, and the units of a prompt that contain it.
+pub(in super::super) struct InstructionLine {
+    pub(in super::super) instruction: Instruction,
+    pub(in super::super) units: Vec<UnitRef>,
+}
+
+/// In a conversation, a prompt with more units is taken for a pasted text, of which only so many units at each end are
+/// the person's own words.
+const PASTED: usize = 12;
+const OWN_WORDS: usize = 3;
+
+/// The most bytes of the sentences before an instruction that refers to them.
+const CONTEXT_BYTES: usize = 240;
+
+/// Returns the standing instructions, oldest first: those of an earlier document, and those in prompts of people.
 pub(super) fn instructions(
     record: &DocumentRecord,
     prompts: &[usize],
-) -> Vec<(Option<usize>, Instruction)> {
-    let mut seen: HashSet<String> = HashSet::new();
-    let mut all: Vec<(Option<usize>, Instruction)> = Vec::new();
+    is_conversation: bool,
+) -> Vec<InstructionLine> {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut all: Vec<InstructionLine> = Vec::new();
     for kept in &record.instructions {
-        if seen.insert(kept.text.clone()) {
-            all.push((None, kept.clone()));
-        }
+        known.entry(key_of(&kept.text)).or_insert_with(|| {
+            let (instruction, units) = (kept.clone(), Vec::new());
+            all.push(InstructionLine { instruction, units });
+            all.len() - 1
+        });
     }
     for at in prompts {
         let statement = &record.statements[*at];
         if statement.speaker != SpeakerRole::Human {
             continue;
         }
-        for unit in statement
-            .units
-            .units
-            .iter()
-            .filter(|unit| !unit.is_raw && is_instruction(&unit.text))
-        {
-            if seen.insert(unit.text.clone()) {
-                let (place, text) = (statement.place.clone(), unit.text.clone());
-                all.push((Some(*at), Instruction { place, text }));
-            }
+        for (text, units) in instructions_in(statement, is_conversation) {
+            let refs = units.map(|unit| UnitRef {
+                statement: *at,
+                unit,
+            });
+            let line = *known.entry(key_of(&text)).or_insert_with(|| {
+                let place = statement.place.clone();
+                all.push(InstructionLine {
+                    instruction: Instruction { place, text },
+                    units: Vec::new(),
+                });
+                all.len() - 1
+            });
+            all[line].units.extend(refs);
         }
     }
-    all.sort_by_key(|(_, instruction)| record.values.position_of(&instruction.place));
+    all.sort_by_key(|line| record.values.position_of(&line.instruction.place));
     all
+}
+
+/// Returns the words of an instruction, so that it is listed once however it is punctuated.
+fn key_of(text: &str) -> String {
+    words_of(text).join(" ")
+}
+
+/// Returns the instructions of a prompt, each with its units.
+fn instructions_in(
+    statement: &Statement,
+    is_conversation: bool,
+) -> Vec<(String, std::ops::Range<usize>)> {
+    let (units, leads) = (&statement.units.units, &statement.units.leads);
+    let is_pasted = is_conversation && units.len() > PASTED;
+    let mut found = Vec::new();
+    let mut next = 0;
+    for (at, unit) in units.iter().enumerate() {
+        let is_own = !is_pasted || at < OWN_WORDS || at + OWN_WORDS >= units.len();
+        if unit.is_raw || !is_own {
+            continue;
+        }
+        let lead = unit.lead.map(|lead| &*leads[lead]);
+        let is_rule = is_instruction(&unit.text);
+        let is_item_of_rules = !is_rule && lead.is_some_and(introduces_rules);
+        if !is_rule && !is_item_of_rules {
+            continue;
+        }
+        let mut from = at;
+        if is_rule && needs_context(&unit.text) {
+            let mut left = CONTEXT_BYTES;
+            while from > next && units[from - 1].text.len() <= left && !units[from - 1].is_raw {
+                from -= 1;
+                left -= units[from].text.len();
+            }
+        }
+        let texts: Vec<&str> = units[from..=at].iter().map(|unit| &*unit.text).collect();
+        let text = match lead {
+            // `Never: push to main`
+            Some(lead) if is_item_of_rules => format!("{lead}: {}", texts.join(" ")),
+            _ => texts.join(" "),
+        };
+        found.push((text, from..at + 1));
+        next = at + 1;
+    }
+    found
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::page_draft::{KnownText, PageDraft};
+use super::super::page_draft::KnownText;
 use super::{DocumentPage, OPEN_ERROR, PageWriter, call_rank, share};
 use crate::activity::AgentPlan;
 
@@ -33,7 +33,7 @@ impl PageWriter<'_> {
             call_rank(history) == OPEN_ERROR && !is_known
         });
         self.instructions
-            .retain(|(_, instruction)| !known.contains_after(0, &instruction.text));
+            .retain(|line| !known.contains_after(0, &line.instruction.text));
         let tells = |plan: &AgentPlan| plan.items.iter().all(|item| known.has_value(&item.text));
         self.is_plan_known = work.plan.as_ref().is_some_and(tells);
     }
@@ -41,7 +41,7 @@ impl PageWriter<'_> {
     /// Returns a page of at most `most` bytes: plan, open errors, changed files, instructions, values. Values that were
     /// only seen are left out: they are hardly ever needed.
     pub(in super::super) fn supplement(&self, headers: &[String], most: usize) -> DocumentPage {
-        let mut draft = PageDraft::new(self.record, self.is_conversation, self.tool_bytes, most);
+        let mut draft = self.draft(most);
         draft.header(headers);
         let held = draft.hold_back(COUNT_BYTES);
         if !self.is_plan_known {

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::lines::{Heading, READ, names_speaker, statement_head};
+
 use super::super::page::DocumentPage;
 use super::super::values::Fact;
 use super::super::values::line::{LineValue, SEEN, write_values};
-use super::{PageDraft, ShownUnits, for_each_part};
+use super::statements::for_each_part;
+use super::{PageDraft, ShownUnits};
 
 impl PageDraft<'_> {
     pub(in super::super) fn render(&self) -> DocumentPage {
@@ -15,15 +17,22 @@ impl PageDraft<'_> {
             places: BTreeSet::new(),
             is_full: self.is_full,
         };
-        for heading in Heading::ALL {
+        let is_first = |heading: &Heading| self.has_no_heading(*heading);
+        let first = Heading::ALL.into_iter().filter(is_first);
+        let rest = Heading::ALL
+            .into_iter()
+            .filter(|heading| !is_first(heading));
+        for heading in first.chain(rest) {
             if !self.headings.contains(&heading) {
                 continue;
             }
-            if !page.text.is_empty() {
+            if !self.has_no_heading(heading) {
+                if !page.text.is_empty() {
+                    page.text.push('\n');
+                }
+                page.text.push_str(self.heading_line(heading));
                 page.text.push('\n');
             }
-            page.text.push_str(heading.line());
-            page.text.push('\n');
             for line in self.model_sections.get(&heading).into_iter().flatten() {
                 page.text.push_str(line);
                 page.text.push('\n');
@@ -41,8 +50,7 @@ impl PageDraft<'_> {
             match heading {
                 Heading::Files => self.write_read(&mut page),
                 Heading::Instructions if self.left_out > 0 => {
-                    page.text
-                        .push_str(&format!("({} older ones are left out)\n", self.left_out));
+                    page.text.push_str(&self.left_out_line(self.left_out));
                 }
                 _ => {}
             }

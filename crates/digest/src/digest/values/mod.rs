@@ -77,9 +77,16 @@ pub(crate) struct Fact {
     pub(crate) uses: u32,
     /// The position of the last such turn.
     used_at: Option<u32>,
+    /// The position of the last turn in which a person replaced the value by another one.
+    replaced_at: Option<u32>,
 }
 
 impl Fact {
+    /// True if a person replaced the value by another one, and it did not occur afterwards.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.replaced_at.is_some_and(|at| at >= self.last)
+    }
+
     /// Returns the label under which calls used the value, else its most frequent label.
     pub(crate) fn label(&self) -> usize {
         let rank = |(at, (_, count, used)): &(usize, &(usize, u32, bool))| {
@@ -265,6 +272,14 @@ impl ValueLedger {
         }
     }
 
+    /// Records that a person replaced a value by another one in the turn `place`.
+    pub(crate) fn replace(&mut self, value: &str, place: &SourceTurn) {
+        let now = self.position(place);
+        if let Some(at) = self.by_value.get(value) {
+            self.facts[*at].replaced_at = Some(now);
+        }
+    }
+
     /// Counts a use, at most once per turn.
     fn count_use(&mut self, at: usize, label: usize, now: u32) {
         let fact = &mut self.facts[at];
@@ -301,6 +316,7 @@ impl ValueLedger {
             turns: 1,
             uses: 0,
             used_at: None,
+            replaced_at: None,
         });
         self.facts.len() - 1
     }
