@@ -406,8 +406,8 @@ fn notes(report: &UsageReport) -> Vec<String> {
     let counts = [
         (
             report.repeated,
-            "answer",
-            "of another transcript again, counted once",
+            "repeated answer",
+            "in other transcripts, counted once",
         ),
         (report.without_usage, "answer", "without a usage"),
         (
