@@ -130,7 +130,7 @@ pub fn print_json(error: &str, hint: Option<&str>, code: u8, out: Option<&mut Ou
     let mut plain = Out::plain();
     let out = out.unwrap_or(&mut plain);
     if !out.has_begun() {
-        // The exit code tells of the error, also where nobody reads stdout.
+        // The exit code reports the error even if stdout is closed.
         let _ = out.json(&document).and_then(|()| out.finish());
     }
 }

@@ -7,12 +7,12 @@ use loopstore_terminal::text;
 /// The maximum number of files in the list, and of sessions for each.
 const NAMED: usize = 5;
 
-/// Whether copies are removed already.
+/// The time of a list: before or after the removal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
-    /// The command asks first, or only reports.
+    /// Before: the command asks first, or only reports.
     Planned,
-    /// They are removed.
+    /// After: the copies are removed.
     Done,
 }
 

@@ -31,11 +31,11 @@ pub fn tree(view: &SessionView, now: &TreeState, names: &mut ShortNames<'_>) -> 
     tree.lines
 }
 
-/// The mark of what the context of the current loop now shows, and the space in its place.
+/// The mark of blocks and edits in the context of the current loop, and the space in its place.
 const NOW: &str = "▶ ";
 const NOT_NOW: &str = "  ";
 
-/// What a session shows now.
+/// The blocks and edits in the current context of a session, and its idle loops.
 #[derive(Default)]
 pub struct TreeState {
     /// The blocks in the context of the current loop: the loop and the generation.

@@ -16,7 +16,7 @@ use self::usage::{Group, UsageFilter};
 /// Print the number of rows in the database and the size of its files, or with --by what models used
 ///
 /// With --by, the tokens that providers reported, with reads and writes of their caches, and their cost. An answer that
-/// stands in several transcripts, as after a fork or a resume, counts once. Days are those of UTC.
+/// several transcripts contain, as after a fork or a resume, counts once. Days are those of UTC.
 #[derive(clap::Args)]
 pub struct StatsArgs {
     /// Sum the usage by day, project, model or session.

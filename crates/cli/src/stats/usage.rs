@@ -17,7 +17,7 @@ use loopstore_terminal::table::{Column, TextTable};
 use loopstore_terminal::text;
 use serde::{Deserialize, Serialize};
 
-/// What the rows are about.
+/// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Group {
     Day,
@@ -406,8 +406,8 @@ fn notes(report: &UsageReport) -> Vec<String> {
     let counts = [
         (
             report.repeated,
-            "answer",
-            "of another transcript again, counted once",
+            "repeated answer",
+            "in other transcripts, counted once",
         ),
         (report.without_usage, "answer", "without a usage"),
         (

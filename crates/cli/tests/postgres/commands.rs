@@ -331,6 +331,8 @@ fn every_command_says_the_same_on_both_backends() {
         &["show", "pair"],
         &["read", "pair"],
         &["read", "lamp", "--turn", "0"],
+        &["stats", "--by", "model"],
+        &["stats", "--by", "session"],
         &["context", "pair"],
         &["context", "pair", "--format", "openai"],
         &["context", "pair", "--format", "anthropic"],
@@ -463,6 +465,8 @@ fn every_command_says_the_same_on_both_backends() {
     ];
     both.json(&fork);
     both.json(&["show", "pair"]);
+    both.json(&["switch", "pair", &leaf]);
+    both.json(&["switch", "pair", "a-branch"]);
     both.json(&["context", "pair", "--loop", "a-branch", "--record"]);
     parity::report(&mut both, "compacted");
     parity::mcp(&mut both);

@@ -156,7 +156,24 @@ fn costs_have_their_currency_and_the_date_of_the_prices() {
         (&json!("USD"), &json!("2026-01-01"))
     );
     assert_eq!(priced["unpriced"], json!(["opus-5"]));
-    assert_snapshot!(stage.say("stats --by model --prices prices.json"), @"");
-    assert_snapshot!(stage.say("stats --by day"), @"");
+    assert_snapshot!(stage.say("stats --by model --prices prices.json"), @r"
+    MODEL     INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  ANSWERS    COST
+    sonnet-4    101      22       1,003           54          0        2  475.30
+    opus-5        7       3           0            0          0        1    0.00
+    all         108      25       1,003           54          0        3  475.30
+
+    Cost in USD, prices of 2026-01-01.
+    1 repeated answer in other transcripts, counted once.
+    Without a price: opus-5.
+    ");
+    assert_snapshot!(stage.say("stats --by day"), @r"
+    DAY         INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  ANSWERS  COST
+    2026-01-05    100      20       1,000           50          0        1  0.00
+    2026-01-06      8       5           3            4          0        2  0.00
+    all           108      25       1,003           54          0        3  0.00
+
+    No cost is known: give a price table with --prices.
+    1 repeated answer in other transcripts, counted once.
+    ");
     assert_eq!(stage.say("stats --by day --prices nowhere.json").code, 1);
 }
