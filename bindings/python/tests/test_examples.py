@@ -10,6 +10,7 @@ import pytest
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 SAYS = {
+    "adk_compacted": "20 answers. I got ",
     "adk_sessions": "I see 3 events.",
     "chat": "4 messages are kept",
     "claude_sessions": "7071",

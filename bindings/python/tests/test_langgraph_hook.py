@@ -120,6 +120,33 @@ def test_a_state_that_is_not_stored_yet_is_added(tmp_path: Path, durability: Any
         assert len(state) == 12 * 4
 
 
+def test_a_stored_input_refers_to_the_messages_of_the_state(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        model, saver = Recorder(inputs=[], calls=True), LoopstoreSaver(store)
+        graph = agent(saver, model)
+        for turn in range(12):
+            state = graph.invoke({"messages": [HumanMessage(f"Question {turn}?")]}, THREAD)["messages"]
+        # One line: the input is no list of messages of its own.
+        assert len({entry["message"]["langgraph"]["id"] for entry in store.session("t").entries(
+            whole_session=True, roles=["user", "assistant", "toolResult"])}) == len(state)  # fmt: skip
+        assert len(store.session("t").entries(roles=["user", "assistant", "toolResult"])) == len(state)
+        assert store.verify()["ok"]
+        saved = saver.get_tuple(THREAD)
+        assert saved is not None
+    with Store.open(tmp_path / "a.db") as store:
+        read = LoopstoreSaver(store).get_tuple(THREAD)
+        assert read is not None and read.checkpoint["channel_values"]["messages"] == state
+        given = read.checkpoint["channel_values"].get("llm_input_messages")
+        assert given is None or list(given) == model.inputs[-1]
+        inputs = [
+            value
+            for each in LoopstoreSaver(store).list(THREAD)
+            for _, channel, value in each.pending_writes or []
+            if channel == "llm_input_messages"
+        ]
+        assert [list(each) for each in reversed(inputs)] == model.inputs
+
+
 def test_a_graph_of_ones_own_calls_the_hook(tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.db") as store:
         saver, inputs = LoopstoreSaver(store), []

@@ -29,33 +29,42 @@ def messages_of(event: Event) -> list[Json]:
     They are for reading and searching; the event itself is stored with them. A compaction has no message.
     """
     content = event.content
-    if content is None or not content.parts or event.actions.compaction is not None:
+    if content is None or event.actions.compaction is not None:
         return []
-    results: list[Json] = []
-    blocks: list[Json] = []
-    for number, part in enumerate(content.parts):
-        if part.function_response is not None:
-            results.append(_result(part.function_response))
-        elif (block := _block(part, f"{event.id}-{number}")) is not None:
-            blocks.append(block)
-    messages = results
-    is_user = content.role == "user" or (content.role is None and event.author == "user")
-    if blocks:
-        is_call = any(block["type"] == "toolCall" for block in blocks)
-        if is_user and not is_call:
-            messages.append({"role": "user", "content": blocks})
-        else:
-            messages.append(_answer(event, blocks, is_call))
+    messages = forms_of(content, event.id, event.author)
+    if messages and messages[-1]["role"] == "assistant":
+        _add_usage(messages[-1], event)
     if 0 <= event.timestamp < 2**40:
         for message in messages:
             message["timestamp"] = int(event.timestamp * 1000)
     return messages
 
 
-def _answer(event: Event, blocks: list[Json], is_call: bool) -> Json:
-    form: Json = {"role": "assistant", "content": blocks}
-    if is_call:
-        form["stopReason"] = "toolUse"
+def forms_of(content: types.Content, name: str, author: str) -> list[Json]:
+    """Return the messages of a content; `name` is the beginning of ids for calls without one."""
+    results: list[Json] = []
+    blocks: list[Json] = []
+    for number, part in enumerate(content.parts or []):
+        if part.function_response is not None:
+            results.append(_result(part.function_response))
+        elif (block := _block(part, f"{name}-{number}")) is not None:
+            blocks.append(block)
+    messages = results
+    is_user = content.role == "user" or (content.role is None and author == "user")
+    if blocks:
+        is_call = any(block["type"] == "toolCall" for block in blocks)
+        if is_user and not is_call:
+            messages.append({"role": "user", "content": blocks})
+        else:
+            form: Json = {"role": "assistant", "content": blocks}
+            if is_call:
+                form["stopReason"] = "toolUse"
+            messages.append(form)
+    return messages
+
+
+def _add_usage(form: Json, event: Event) -> None:
+    """Add the model of an answer, and its usage."""
     if event.model_version:
         form["model"] = clean(event.model_version)
     used = event.usage_metadata
@@ -70,7 +79,6 @@ def _answer(event: Event, blocks: list[Json], is_call: bool) -> Json:
         }
         if all(0 <= count < 2**53 for count in usage.values()):
             form["usage"] = usage
-    return form
 
 
 def _block(part: types.Part, name: str) -> Json | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.messages import (
@@ -41,6 +41,48 @@ _AWAIT = 0.06
 
 _SUBGRAPH = "|"
 """Separates the parts of a checkpoint's namespace within a subgraph."""
+
+
+class ModelInput(list[BaseMessage]):
+    """The messages that a model gets: those of the state by their ids, and those of a compaction.
+
+    A graph may store it as a value of its state, as `create_react_agent` does. The saver then stores the ids, not a
+    second list of messages on the thread.
+    """
+
+    def __init__(self, messages: list[BaseMessage], of_state: frozenset[str]) -> None:
+        """Take the messages, and the ids of those that are the state's own."""
+        super().__init__(messages)
+        self._of_state = of_state
+
+    def write(self, encode: Callable[[BaseMessage], list[str]]) -> Json:
+        """Return the form in which it is stored."""
+        return {
+            STORED: [
+                message.id if message.id in self._of_state else encode(message) for message in self
+            ]
+        }
+
+
+STORED = "loopstore.model_input"
+"""The field of a stored `ModelInput`."""
+
+
+def read_input(
+    form: Json, values: Json, decode: Callable[[list[str]], BaseMessage]
+) -> ModelInput:
+    """Return a stored input; a message that was removed from the state since is no longer in it."""
+    known: dict[str, BaseMessage] = {}
+    for value in values.values():
+        if type(value) is list:
+            known.update((one.id, one) for one in value if isinstance(one, BaseMessage) and one.id)
+    found: list[BaseMessage] = []
+    for each in form[STORED]:
+        if not isinstance(each, str):
+            found.append(decode(each))
+        elif each in known:
+            found.append(known[each])
+    return ModelInput(found, frozenset(known))
 
 
 class _Input:
@@ -108,7 +150,7 @@ class _Input:
 
     def _input(
         self, messages: list[BaseMessage], last: str | None, ready: Prepared, config: RunnableConfig
-    ) -> list[BaseMessage]:
+    ) -> ModelInput:
         thread = (config.get("configurable") or {}).get("thread_id")
         places = {message.id: at for at, message in enumerate(messages) if message.id}
         if last is None:
@@ -118,7 +160,7 @@ class _Input:
                     " LoopstoreSaver with this store?",
                     thread,
                 )
-            return messages
+            return ModelInput(messages, frozenset(places))
         shown = [_read(form, self._serde) for form in ready.messages]
         known = [places.get(message.id) for message in shown if message.id is not None]
         if last not in places or None in known or known != sorted(known, key=lambda at: at or 0):
@@ -127,12 +169,18 @@ class _Input:
                 " all of the state",
                 thread,
             )
-            return messages
+            return ModelInput(messages, frozenset(places))
         stored = places[last] + 1
         given = {message.id for message in shown if message.id is not None}
         system = [message for message in messages[:stored] if isinstance(message, SystemMessage)]
         rest = [message for message in messages[stored:] if message.id not in given or message.id is None]
-        return [*system, *shown, *rest]
+        own = frozenset(
+            message.id
+            for message in shown
+            if message.id is not None and message == messages[places[message.id]]
+        )
+        changed = given - own
+        return ModelInput([*system, *shown, *rest], frozenset(places) - changed)
 
 
 def _last_stored(chat: Session, messages: list[BaseMessage]) -> str | None:

@@ -12,7 +12,7 @@ from html import escape
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, overload
 
-from loopstore import _arguments, _loopstore
+from loopstore import _arguments, _log, _loopstore
 from loopstore._arguments import Instant, Path, Paths
 from loopstore._errors import InvalidInputError, NotFoundError
 from loopstore._interrupt import interruptible
@@ -598,7 +598,11 @@ class Session:
         format = _form(format)
         key = _arguments.optional_text("key", key)
         text, notes = messages(given)
-        return _appended(self._native.append(format, text, key), notes)
+        native = self._native
+        made = _log.written(self.id, "an append", lambda: native.append(format, text, key))
+        done = _appended(made, notes)
+        _log.appended(self.id, (done,))
+        return done
 
     def append_once(self, key: str, given: Messages, *, format: Form = "loopstore") -> Appended:
         """Append messages once: as `append` with `key`."""
@@ -619,8 +623,13 @@ class Session:
         """
         format = _form(format)
         given = [_part(at, part) for at, part in enumerate(_listed("parts", parts))]
-        done = self._native.append_batch(format, [(key, text) for key, text, _ in given])
-        return [_appended(each, part[2]) for each, part in zip(done, given, strict=True)]
+        texts = [(key, text) for key, text, _ in given]
+        made = _log.written(
+            self.id, "an append", lambda: self._native.append_batch(format, texts)
+        )
+        done = [_appended(each, part[2]) for each, part in zip(made, given, strict=True)]
+        _log.appended(self.id, done)
+        return done
 
     def appended(self, key: str) -> Appended | None:
         """Return the result of the append under a key; `None` if there is none."""
@@ -889,7 +898,10 @@ class Session:
         )
         built: Json = decode(request)
         self._check_exists(built, create)
-        return Prepared(request=built, **decode(about))
+        ready = Prepared(request=built, **decode(about))
+        for report in ready.compactions:
+            _log.compacted(self.id, report)
+        return ready
 
     def compact(
         self,
@@ -924,6 +936,8 @@ class Session:
         report: Json = decode(
             interruptible(lambda: self._native.compact(force, dry_run, given, cancel), cancel)
         )
+        if not dry_run:
+            _log.compacted(self.id, report)
         return report
 
     def undo(self, run: str | None = None, *, reason: str | None = None) -> Json:

@@ -14,11 +14,13 @@ the events.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import uuid
+from collections.abc import Awaitable, Callable
 from threading import Lock
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from google.adk.errors import StaleSessionError
@@ -29,8 +31,9 @@ from google.adk.platform import time as platform_time
 from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 
-from loopstore import _store
+from loopstore import _loopstore, _store
 from loopstore._adk import clean, messages_of
+from loopstore._adk_input import compacted
 from loopstore._adk_state import (
     DELTA,
     Place,
@@ -45,8 +48,14 @@ from loopstore._adk_state import (
 from loopstore._arguments import Path
 from loopstore._errors import DamagedError, InvalidInputError
 from loopstore._json import encode
+from loopstore._policy import Policy, native_or_none
 from loopstore._store import Json, Store
 from loopstore._workers import Workers
+
+if TYPE_CHECKING:
+    from google.adk.agents.callback_context import CallbackContext
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.models.llm_response import LlmResponse
 
 _CREATED = "adkSession"
 _EVENT = "adkEvent"
@@ -93,6 +102,45 @@ class LoopstoreSessionService(BaseSessionService):
     def session(self, *, app_name: str, user_id: str, session_id: str) -> _store.Session:
         """Return a session as loopstore's handle: `search`, `compact`, `undo`, `report`."""
         return self.store.session(_id(app_name, user_id, session_id))
+
+    def before_model_callback(
+        self, *, policy: Policy | None = None
+    ) -> Callable[[CallbackContext, LlmRequest], Awaitable[LlmResponse | None]]:
+        """Return a callback that gives the model the compacted context, and leaves the events whole.
+
+        It is the `before_model_callback` of an `LlmAgent` whose runner has this service, or one of several. It compacts
+        the session if the policy requires it, and replaces in the request the contents that the compaction covers.
+        `service.session(...)` shows the compaction and can undo it.
+
+        Contents that ADK made itself stay: instructions, and what other agents said. The policy's `system_tokens`
+        are for these.
+
+        Args:
+            policy: The policy of the compactions; by default that of the store.
+        """
+
+        async def compact(
+            callback_context: CallbackContext, llm_request: LlmRequest
+        ) -> LlmResponse | None:
+            of = callback_context.session
+            id = _id(of.app_name, of.user_id, of.id)
+            given = native_or_none(policy, asyncio.get_running_loop())
+
+            def prepare(cancel: _loopstore.CancelFlag) -> tuple[list[Json], list[Json]] | None:
+                log = _store.Session(self.store._native.session(id, given))
+                ready = log._prepare("loopstore", False, True, cancel)
+                is_raw = all(part["section"] == "raw" for part in ready.request["parts"])
+                if is_raw and not log.history():
+                    return None
+                found = log.entries(roles=["user", "assistant", "toolResult"])
+                return ready.messages, [entry["message"] for entry in found]
+
+            found = await self._workers.cancellable(prepare)
+            if found is not None:
+                llm_request.contents = compacted(llm_request.contents, *found)
+            return None
+
+        return compact
 
     # Sessions.
 

@@ -60,6 +60,7 @@ from loopstore._errors import (
     UnreadableError,
 )
 from loopstore._json import decode, encode
+from loopstore._compacted import STORED, ModelInput, read_input
 from loopstore._langchain import is_plain
 from loopstore._lists import Known, Memory, Pending, Remembered, Thread, pending
 from loopstore._message_refs import MessageRefs
@@ -152,17 +153,31 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
 
     def _write_in(self, channel: str, value: Any, refs: MessageRefs) -> Any:
         """Write a value of a channel, with references to the messages in it if possible."""
+        if isinstance(value, ModelInput) and self._is_open:
+            return {"value": value.write(self._encode)}
         form = refs.write(channel, value) if self._is_open else None
         return self._write(value) if form is None else form
 
     def _write(self, value: Any) -> Any:
         """Write a value: as JSON if JSON represents it exactly, else in LangGraph's encoding."""
-        if self._is_open and is_plain(value):
+        if isinstance(value, ModelInput):
+            value = list(value)
+        if self._is_open and is_plain(value) and not (isinstance(value, dict) and STORED in value):
             return {"value": value}
         kind, data = self.serde.dumps_typed(value)
         if len(data) >= _COMPRESS and len(packed := zlib.compress(data, 1)) < len(data):
             return [kind, base64.b64encode(packed).decode(), "zlib"]
         return [kind, base64.b64encode(data).decode()]
+
+    def _encode(self, message: BaseMessage) -> list[str]:
+        kind, data = self.serde.dumps_typed(message)
+        return [kind, base64.b64encode(data).decode()]
+
+    def _resolved(self, value: Any, values: Json) -> Any:
+        """Return a value with the messages that a stored input of a model refers to."""
+        if isinstance(value, dict) and STORED in value:
+            return read_input(value, values, self._read)
+        return value
 
     def _read(self, form: Any) -> Any:
         try:
@@ -233,6 +248,8 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
             channel: self._read_value(value, lists, channel)
             for channel, value in found["values"].items()
         }
+        for channel, value in values.items():
+            values[channel] = self._resolved(value, values)
         self._memory.note(
             thread,
             found["session"],
@@ -255,7 +272,10 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
             cast(Checkpoint, checkpoint),
             cast(CheckpointMetadata, metadata),
             None if parent is None else _config(thread, ns, parent),
-            [(task, channel, self._read(value)) for task, channel, value in found["writes"]],
+            [
+                (task, channel, self._resolved(self._read(value), values))
+                for task, channel, value in found["writes"]
+            ],
         )
 
     def _migrate(self, thread: str, ns: str, parent: str, checkpoint: Json) -> None:

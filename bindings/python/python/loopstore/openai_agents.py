@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from agents.memory import SessionSettings
 from agents.memory.session import OpenAIResponsesCompactionArgs, SessionABC
 
-from loopstore import _loopstore, _responses
+from loopstore import _log, _loopstore, _responses
 from loopstore._arguments import Path
 from loopstore._errors import ClosedError, InvalidInputError
 from loopstore._json import decode, encode, encode_message
@@ -219,7 +219,8 @@ class LoopstoreSession(SessionABC):
         def compact() -> None:
             session = self._native(loop)
             if session.leaf() is not None:
-                session.compact(force, False, None, cancel)
+                report = session.compact(force, False, None, cancel)
+                _log.compacted(self.session_id, decode(report))
 
         await self._workers.settled(compact, cancel)
 
