@@ -1,5 +1,7 @@
 //! What Anthropic reports as cleared becomes a run of edits, and the state of the graph does not change.
 
+use loopstore::extend::sqlite::QueryLimits;
+
 use super::*;
 
 fn call(id: &str) -> Any {
@@ -26,8 +28,11 @@ fn cleared(uses: u64) -> Any {
 }
 
 fn runs(saver: &Checkpoints) -> Vec<String> {
-    let history = saver.store().session("t").unwrap().history().unwrap();
-    history.iter().map(|run| run.strategy.clone()).collect()
+    let store = saver.store();
+    let sql = "SELECT strategy FROM v_compaction_runs ORDER BY started_at, run_id";
+    let rows = store.database().query_within(sql, QueryLimits::default()).unwrap();
+    let strategies = rows.records().iter().map(|row| row.text("strategy"));
+    strategies.collect::<Option<_>>().unwrap()
 }
 
 #[test]
