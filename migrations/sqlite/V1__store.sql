@@ -723,6 +723,9 @@ CREATE INDEX runs_session ON runs (session, tick);
 -- Finds the newest runs that changed contexts.
 CREATE INDEX runs_committed ON runs (session, tick) WHERE outcome = 'committed';
 
+-- Finds the newest runs that say how contexts are built: a session may have many runs of edits.
+CREATE INDEX runs_compactions ON runs (session, tick) WHERE trigger <> 'edit';
+
 -- Finds runs that are still open.
 CREATE INDEX runs_open ON runs (session) WHERE digest IS NULL;
 

@@ -438,11 +438,19 @@ impl ReadRuns for SqliteReader<'_> {
         session: SessionKey,
         visit: &mut VisitRunSummary<'_>,
     ) -> StoreResult<()> {
-        let sql = "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome, \
-                 EXISTS (SELECT 1 FROM flips f WHERE f.run = r.key) AS is_flipped, \
-                 r.trigger = 'edit' OR (r.strategy >= 'provider:' AND r.strategy < 'provider;') AS has_no_settings, r.older_loops \
-             FROM runs r WHERE r.session = ?1 ORDER BY r.tick DESC, r.key DESC";
-        self.in_order(sql, [session.0], &mut |row| visit(&run_summary(row)?))
+        self.in_order(&RUN_SUMMARIES, [session.0], &mut |row| {
+            visit(&run_summary(row)?)
+        })
+    }
+
+    fn compaction_summaries(
+        &self,
+        session: SessionKey,
+        visit: &mut VisitRunSummary<'_>,
+    ) -> StoreResult<()> {
+        self.in_order(&COMPACTION_SUMMARIES, [session.0], &mut |row| {
+            visit(&run_summary(row)?)
+        })
     }
 
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {

@@ -136,6 +136,22 @@ pub(super) static GENERATIONS: Sql = Sql::new(|| {
 pub(super) const MESSAGE_REFS: &str =
     "SELECT id AS seq, turn, role, tokens, bytes, body_block, head, body
     FROM messages WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+const RUN_SUMMARY: &str = "SELECT r.key, r.loop, r.turns, r.tick, r.round, r.outcome,
+        EXISTS (SELECT 1 FROM flips f WHERE f.run = r.key) AS is_flipped,
+        r.trigger = 'edit' OR (r.strategy >= 'provider:' AND r.strategy < 'provider;') AS has_no_settings,
+        r.older_loops";
+pub(super) static RUN_SUMMARIES: Sql = Sql::new(|| {
+    on_one_line(format!(
+        "{RUN_SUMMARY} FROM runs r WHERE r.session = ?1 ORDER BY r.tick DESC, r.key DESC"
+    ))
+});
+pub(super) static COMPACTION_SUMMARIES: Sql = Sql::new(|| {
+    on_one_line(format!(
+        "{RUN_SUMMARY} FROM runs r INDEXED BY runs_compactions
+         WHERE r.session = ?1 AND r.trigger <> 'edit' ORDER BY r.tick DESC, r.key DESC"
+    ))
+});
+
 /// The texts of the messages of which the bit of ?3 is set are left out. A bit is counted from the first message.
 pub(super) const MESSAGE_REFS_AS_NEEDED: &str =
     "SELECT id AS seq, turn, role, tokens, bytes, body_block, head,

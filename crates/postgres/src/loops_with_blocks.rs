@@ -75,10 +75,11 @@ impl PostgresTransaction<'_> {
         self.all(session, &sql, &[&session, &keys], newest)
     }
 
-    /// Visits the runs of a session, newest first, with few of their columns.
+    /// Visits the runs of a session that fulfil a condition, newest first, with few of their columns.
     pub(super) fn read_marks(
         &self,
         session: SessionKey,
+        condition: &str,
         visit: &mut VisitRunSummary<'_>,
     ) -> StoreResult<()> {
         self.lock(session.0)?;
@@ -87,7 +88,7 @@ impl PostgresTransaction<'_> {
                  EXISTS (SELECT 1 FROM flips f WHERE f.session = $1 AND f.run = r.key) AS is_flipped,
                  (r.strategy LIKE 'provider:%' OR r.trigger = 'edit') AS has_no_settings, r.older_loops
              FROM runs r
-             WHERE r.session = $1 AND (r.tick, r.key) < ($2, $3)
+             WHERE r.session = $1 AND {condition} AND (r.tick, r.key) < ($2, $3)
              ORDER BY r.tick DESC, r.key DESC LIMIT {RUNS_AT_ONCE}"
         );
         paged(

@@ -463,7 +463,15 @@ impl ReadRuns for PostgresTransaction<'_> {
         session: SessionKey,
         visit: &mut VisitRunSummary<'_>,
     ) -> StoreResult<()> {
-        self.read_marks(session, visit)
+        self.read_marks(session, "TRUE", visit)
+    }
+
+    fn compaction_summaries(
+        &self,
+        session: SessionKey,
+        visit: &mut VisitRunSummary<'_>,
+    ) -> StoreResult<()> {
+        self.read_marks(session, "r.trigger <> 'edit'", visit)
     }
 
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>> {

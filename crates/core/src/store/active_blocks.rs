@@ -470,9 +470,15 @@ impl<'a> ActiveBlocks<'a> {
         session: SessionKey,
         look: impl Fn(&RunSummary<'_>) -> T,
     ) -> StoreResult<Option<T>> {
-        let mut newest = None;
-        self.run_summaries(session, &mut |walk, run| {
-            if !run.has_no_settings && (!run.is_flipped || walk.is_live(run.key)?) {
+        let (read, mut newest) = (self.read, None);
+        read.compaction_summaries(session, &mut |run| {
+            let then = self.view.at.is_none_or(|at| run.tick <= at);
+            if then
+                && run.is_committed
+                && !run.has_no_settings
+                && self.counts(run.point)?
+                && (!run.is_flipped || self.is_live(run.key)?)
+            {
                 newest = Some(look(run));
                 return Ok(ControlFlow::Break(()));
             }

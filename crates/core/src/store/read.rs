@@ -236,6 +236,14 @@ pub trait ReadRuns {
         })
     }
 
+    /// Visits the runs of a session as [`run_summaries`](Self::run_summaries) does, without the runs of edits: a build
+    /// looks for the newest run with settings, and a session may have a thousand edits after it.
+    fn compaction_summaries(
+        &self,
+        session: SessionKey,
+        visit: &mut VisitRunSummary<'_>,
+    ) -> StoreResult<()>;
+
     /// Returns the undos and redos of a run in order.
     fn flips(&self, run: RunKey) -> StoreResult<Vec<FlipRow>>;
 }

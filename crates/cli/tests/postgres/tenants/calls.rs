@@ -172,6 +172,11 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         marks += 1;
         Ok(ControlFlow::Continue(()))
     });
+    let mut compactions = 0;
+    let compacted = read.compaction_summaries(k.session, &mut |_| {
+        compactions += 1;
+        Ok(ControlFlow::Continue(()))
+    });
     let mut words = 0;
     let spoken = read.message_refs(k.loop_key, 0..99, true, &mut |_| {
         words += 1;
@@ -230,6 +235,7 @@ fn read_all(read: &dyn StoreScan, k: &Keys) -> Vec<String> {
         outcome_of(read.pins(k.session)),
         visited(|visit| read.runs(k.session, visit)),
         format!("{} {marks}", outcome_of(marked)),
+        format!("{} {compactions}", outcome_of(compacted)),
         outcome_of(read.run_by_key(k.run)),
         outcome_of(read.blocks_of_run(k.run)),
         outcome_of(read.blocks_of_loop(k.loop_key)),
