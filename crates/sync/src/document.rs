@@ -46,6 +46,9 @@ pub(crate) enum Attachment {
     },
 }
 
+/// The largest tick, as for an import of lines.
+const MAX_TICK: i64 = 1 << 53;
+
 /// The text of a session: one line for each row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionText {
@@ -177,8 +180,40 @@ impl SessionDocument {
         if !is_ended {
             return Err("its end is missing".into());
         }
+        document.check()?;
         document.name_blocks()?;
         Ok(document)
+    }
+
+    /// Checks the numbers by which a union finds rows.
+    fn check(&self) -> Result<(), String> {
+        for one in &self.loops {
+            let id = &one.line.loop_id;
+            let turns = one.turns.len();
+            let has_turn = |turn: u32| (turn as usize) < turns;
+            let messages = (0..).zip(&one.messages);
+            let is_numbered = (0..)
+                .zip(&one.turns)
+                .all(|(number, turn)| turn.turn == number)
+                && one.turns.is_sorted_by_key(|turn| turn.first_seq)
+                && messages.into_iter().all(|(number, message)| {
+                    message.seq == number && message.turn.is_none_or(has_turn)
+                });
+            if !is_numbered {
+                return Err(format!("the messages of loop `{id}` are not in order"));
+            }
+        }
+        let ticks = self.loops.iter().flat_map(|one| {
+            let messages = one.messages.iter().map(|message| message.tick);
+            messages.chain([one.line.tick])
+        });
+        match ticks
+            .chain([self.line.tick])
+            .all(|tick| (0..=MAX_TICK).contains(&tick))
+        {
+            true => Ok(()),
+            false => Err("one of its ticks is out of range".into()),
+        }
     }
 
     /// Takes a line; returns true for the last one.

@@ -274,7 +274,7 @@ fn split_loop(one: &mut LoopDocument, fork: &Fork<'_>) -> Result<LoopDocument, S
     let kept = one.line.clone();
     for turn in &mut branch.turns {
         turn.turn -= fork.turn;
-        turn.first_seq -= fork.seq;
+        turn.first_seq = turn.first_seq.saturating_sub(fork.seq);
         turn.tokens -= fork.before.0.min(turn.tokens);
         turn.bytes -= fork.before.1.min(turn.bytes);
         turn.messages -= fork.before.2.min(turn.messages);
@@ -300,7 +300,7 @@ fn split_loop(one: &mut LoopDocument, fork: &Fork<'_>) -> Result<LoopDocument, S
     line.parent_loop_id = Some(fork.loop_id.clone());
     line.parent_turn = Some(fork.turn - 1);
     line.parent_seq = None;
-    line.tick = tick - 1;
+    line.tick = tick.saturating_sub(1);
     line.next_seq -= fork.seq.min(line.next_seq);
     line.sealed_seq = line.sealed_seq.saturating_sub(fork.seq);
     line.turns -= fork.turn.min(line.turns);

@@ -120,8 +120,10 @@ impl<R: Read + Send, W: Write + Send> RemotePeer<R, W> {
     /// Greets the other side and makes it open its database.
     pub(crate) fn open(input: R, output: W, request: &OpenRequest) -> Result<Self, SyncError> {
         let mut wire = Wire::new(input, output);
-        wire.greet()?;
+        // What the other side wrote before it ended says more than the failure to write to it.
+        let greeted = wire.greet();
         wire.expect_greeting()?;
+        greeted?;
         wire.send(&Request::Open(request.clone()))?;
         match wire.receive()? {
             Some(Answer::Info(info)) => Ok(Self { wire, info }),

@@ -118,18 +118,15 @@ fn apply(document: &mut SessionDocument, side: &[(Event, i64)], ticks: &HashMap<
     for one in &mut document.loops {
         let id = one.line.loop_id.clone();
         one.line.tick = of(&Event::Loop(id.clone()), one.line.tick);
-        let (mut before, mut tick) = (None, 0);
+        let mut moved: HashMap<i64, i64> = HashMap::new();
         for message in &mut one.messages {
-            if before.replace(message.tick) != Some(message.tick) {
-                tick = of(&Event::Append(id.clone(), message.seq), message.tick);
-            }
+            let append = || of(&Event::Append(id.clone(), message.seq), message.tick);
+            let tick = *moved.entry(message.tick).or_insert_with(append);
             message.tick = tick;
-            if let Some(turn) = message
-                .turn
-                .and_then(|turn| one.turns.get_mut(turn as usize))
-            {
-                turn.tick = tick;
-            }
+        }
+        // The tick of a turn is that of its last message which is no extension.
+        for turn in &mut one.turns {
+            turn.tick = moved.get(&turn.tick).copied().unwrap_or(turn.tick);
         }
     }
     for manifest in &mut document.manifests {
