@@ -47,7 +47,7 @@ pub enum OmissionKind {
     Subagent,
     /// A sub-agent whose call is not in the document.
     SubagentCall,
-    /// The version of the agent, which the form requires and the store does not have.
+    /// A version of an agent that the store does not have, although the form requires one.
     AgentVersion,
 }
 

@@ -8,6 +8,7 @@
 //! The rows that the format has no place for are in `extra.loopstore` ([`loopstore_atif::stored`]), so that an import
 //! restores the session with its overlays. Of a chain only its steps are written.
 
+mod agent;
 mod parts;
 mod session;
 mod steps;

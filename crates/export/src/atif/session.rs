@@ -16,6 +16,7 @@ use loopstore_atif::stored::STORED_FORM;
 use loopstore_transcripts::internal::Fields;
 use serde_json::json;
 
+use super::agent::StoredAgent;
 use super::steps::StepWriter;
 use crate::omissions::{Omission, OmissionCounts, OmissionKind};
 use crate::session_jsonl::{self, runs};
@@ -38,6 +39,7 @@ pub(crate) fn write(
         with_rows: leaf.is_none(),
         omitted: OmissionCounts::default(),
         embedded: HashSet::new(),
+        agents: HashMap::new(),
         out,
     };
     let id = session.session_id.as_str();
@@ -54,6 +56,8 @@ struct AtifDocument<'a> {
     omitted: OmissionCounts,
     /// The sessions in the document.
     embedded: HashSet<SessionKey>,
+    /// The agents of these sessions.
+    agents: HashMap<SessionKey, serde_json::Value>,
     out: &'a mut dyn Write,
 }
 
@@ -88,8 +92,14 @@ impl AtifDocument<'_> {
             true => Vec::new(),
             false => stretches(self.read, session, leaf, true)?,
         };
+        let agent = StoredAgent::read(self.read, session, &loops)?;
+        if !agent.has_version() {
+            self.omitted.add(OmissionKind::AgentVersion);
+        }
+        self.agents.insert(session.key, agent.json());
         self.head(session, id)?;
         self.extra(session)?;
+        self.agent(session)?;
         self.count_rows(session, &chain, &loops)?;
         let (subagents, calls) = self.subagents(session, &chain, &loops, depth)?;
         self.steps(session, &chain, calls)?;
@@ -109,21 +119,25 @@ impl AtifDocument<'_> {
     }
 
     fn head(&mut self, session: &SessionRow, id: &str) -> Result<(), ExportError> {
-        let name = session.agent_id.as_ref().or(session.source.as_ref());
-        let name = name.map_or("unknown", |name| name.as_str());
-        let agent = json!({ "name": name, "version": "unknown" });
         write!(
             self.out,
-            "{{\"schema_version\":\"{SCHEMA_VERSION}\",\"session_id\":{},\"trajectory_id\":{},\n\"agent\":{agent}",
+            "{{\"schema_version\":\"{SCHEMA_VERSION}\",\"session_id\":{},\"trajectory_id\":{}",
             Json::string(session.session_id.as_str()).as_str(),
             Json::string(id).as_str(),
         )?;
         Ok(())
     }
 
-    /// Writes `extra` before the steps, so that a reader recognises the document by its beginning.
+    /// Writes the agent, which may have many tools.
+    fn agent(&mut self, session: &SessionRow) -> Result<(), ExportError> {
+        if let Some(agent) = self.agents.get(&session.key) {
+            write!(self.out, ",\n\"agent\":{agent}")?;
+        }
+        Ok(())
+    }
+
+    /// Writes `extra` before the agent and the steps, so that a reader recognises the document by its beginning.
     fn extra(&mut self, session: &SessionRow) -> Result<(), ExportError> {
-        self.omitted.add(OmissionKind::AgentVersion);
         let title = json!(session.title).to_string();
         write!(self.out, ",\n\"extra\":{{\"title\":{title}")?;
         if self.with_rows {
@@ -392,7 +406,9 @@ impl AtifDocument<'_> {
         write: &mut dyn FnMut(&mut StepWriter<'_>) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
         self.head(of.session, &of.id)?;
-        write!(self.out, ",\n\"extra\":{},\n\"steps\":[", of.extra)?;
+        write!(self.out, ",\n\"extra\":{}", of.extra)?;
+        self.agent(of.session)?;
+        self.out.write_all(b",\n\"steps\":[")?;
         let mut steps = StepWriter::new(self.out, &mut self.omitted, self.with_rows);
         write(&mut steps)?;
         Ok(self.out.write_all(b"]}")?)

@@ -97,3 +97,26 @@ fn a_subagent_that_is_not_stored_is_named() {
     let (_, found) = written(&other, &id);
     assert!(report(&found).contains("1 sub-agents that are not embedded (lost)"));
 }
+
+#[test]
+fn an_agent_is_written_with_the_version_and_the_tools_that_are_stored() {
+    let store = SqliteStore::in_memory().unwrap();
+    let agent = |file: &str, id: &str| {
+        let options = ImportOptions::default();
+        import_paths(&store, &[fixture(file)], &options, &mut |_| {}).unwrap();
+        let (text, found) = written(&store, &SessionId::new(id).unwrap());
+        let is_lost = report(&found).contains("versions of agents");
+        (parsed(&text)["agent"].take(), is_lost)
+    };
+    let quay = parsed(&std::fs::read_to_string(fixture("atif/quay.json")).unwrap());
+    assert_eq!(
+        agent("atif/quay.json", "quay-7"),
+        (quay["agent"].clone(), false)
+    );
+    let id = "0199aaaa-0000-7000-8000-000000000001";
+    let (codex, is_lost) = agent("codex/lighthouse.jsonl", id);
+    assert_eq!(
+        (codex["version"].as_str(), is_lost),
+        (Some("0.140.0"), false)
+    );
+}
