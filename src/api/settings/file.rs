@@ -21,6 +21,7 @@ pub(super) const KEYS: [&str; 19] = [
     "models",
     "keep_first",
     "keep_recent",
+    "room_turns",
     "keep_prompts",
     "max_summary_tokens",
     "max_rollup_tokens",
