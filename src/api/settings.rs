@@ -68,6 +68,8 @@ pub struct Settings {
     /// The turns kept at the end: a number of turns, or `user-turns:N`, `messages:N`.
     #[serde(deserialize_with = "word")]
     pub keep_recent: Option<KeepRecent>,
+    /// The typical turns that a compaction leaves room for.
+    pub room_turns: Option<u32>,
     /// The most tokens of the prompts of people that are kept word for word.
     pub keep_prompts: Option<u64>,
     /// The most tokens of the summary of a loop.
@@ -187,6 +189,7 @@ impl Settings {
             models,
             keep_first: self.keep_first.or(below.keep_first),
             keep_recent: self.keep_recent.or(below.keep_recent),
+            room_turns: self.room_turns.or(below.room_turns),
             keep_prompts: self.keep_prompts.or(below.keep_prompts),
             max_summary_tokens: self.max_summary_tokens.or(below.max_summary_tokens),
             max_rollup_tokens: self.max_rollup_tokens.or(below.max_rollup_tokens),
@@ -240,6 +243,7 @@ impl Settings {
             recent_window: self.recent_window.unwrap_or(usual.recent_window),
             keep_first_turns: self.keep_first.unwrap_or(usual.keep_first_turns),
             keep_recent: self.keep_recent.unwrap_or(usual.keep_recent),
+            room_turns: self.room_turns.unwrap_or(usual.room_turns),
             keep_prompts_tokens: self.keep_prompts.unwrap_or_default(),
             tool_output_max_lines: self
                 .tool_output_lines

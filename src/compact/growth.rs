@@ -6,7 +6,7 @@ use crate::store::active_blocks::ChainLink;
 use crate::store::append::size_through;
 use crate::store::{StoreError, StoreRead, StoreResult};
 
-/// The number of newest turns of which a typical one is the median.
+/// The number of newest turns of which a typical one is the mean.
 const SAMPLE: usize = 32;
 
 /// Reads the sizes of the newest complete turns of a chain.

@@ -180,7 +180,7 @@ impl Policy {
     }
 
     /// Sets the number of typical turns that a compaction leaves room for; 0 to use the target whole. The default is 6.
-    /// A typical turn has the median size of the newest turns. A compaction that leaves room for less than two turns is
+    /// A typical turn has the mean size of the newest turns. A compaction that leaves room for less than two turns is
     /// not made while the window fits the context.
     pub fn room_turns(mut self, turns: u32) -> Self {
         self.compaction.room_turns = turns;

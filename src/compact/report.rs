@@ -135,7 +135,7 @@ pub struct CompactReport {
     pub before: Size,
     /// The context after, or as it would have been.
     pub after: Size,
-    /// Tokens of a typical turn of the chain: the median of its newest complete turns; 0 if nothing was planned.
+    /// Tokens of a typical turn of the chain: the mean of its newest complete turns; 0 if nothing was planned.
     pub turn_tokens: u64,
     /// Tokens by which the context may grow before the policy requires a compaction.
     pub room: u64,

@@ -70,6 +70,9 @@ pub struct CompactArgs {
     /// --policy target].
     #[arg(long, value_name = "N")]
     keep_recent: Option<KeepRecent>,
+    /// The typical turns that the compaction leaves room for; 0 uses the target size whole [default: 6].
+    #[arg(long, value_name = "N")]
+    room_turns: Option<u32>,
     /// Keep the newest prompts of people verbatim, up to this number of tokens, wherever they are; 2k is 2000
     /// [default: 0].
     #[arg(long, value_name = "N", value_parser = amount::tokens)]
@@ -377,6 +380,7 @@ impl CompactArgs {
             system_tokens: self.system_tokens,
             keep_first: self.keep_first,
             keep_recent: self.keep_recent,
+            room_turns: self.room_turns,
             keep_prompts: self.keep_prompts,
             max_summary_tokens: self.max_summary_tokens,
             max_rollup_tokens: self.max_rollup_tokens,

@@ -10,7 +10,7 @@ use super::{Settings, SettingsError, nearest};
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 
 /// The keys of a file, as serde lists them.
-pub(super) const KEYS: [&str; 19] = [
+pub(super) const KEYS: [&str; 20] = [
     "policy",
     "policy_param",
     "max_tokens",
@@ -21,6 +21,7 @@ pub(super) const KEYS: [&str; 19] = [
     "models",
     "keep_first",
     "keep_recent",
+    "room_turns",
     "keep_prompts",
     "max_summary_tokens",
     "max_rollup_tokens",

@@ -11,6 +11,7 @@ system_tokens = 4_000
 model = "my-model-2031"
 keep_first = 1
 keep_recent = "messages:12"
+room_turns = 3
 keep_prompts = 2_500
 max_summary_tokens = 3_000
 max_rollup_tokens = 1_000
@@ -45,6 +46,8 @@ fn each_key_sets_what_it_names() {
     assert_eq!(made.keep_first_turns, 1);
     assert_eq!(made.keep_recent, "messages:12");
     assert_eq!(made.keep_prompts_tokens, 2_500);
+    let policy = settings.policy().unwrap();
+    assert_eq!(policy.compaction.room_turns, 3);
     assert_eq!(made.max_summary_tokens, 3_000);
     assert_eq!(made.max_rollup_tokens, 1_000);
     assert_eq!(made.tool_output_max_lines, 20);

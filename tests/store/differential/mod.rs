@@ -375,6 +375,7 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
             RecentWindow::CurrentLoop => loopstore::RecentWindow::CurrentLoop,
             RecentWindow::Chain => loopstore::RecentWindow::Chain,
         },
+        room_turns: 0,
         keep_first_turns: config.keep_first_turns,
         keep_recent: loopstore::KeepRecent::Turns(config.keep_recent_turns),
         max_summary_tokens: config.max_summary_tokens,

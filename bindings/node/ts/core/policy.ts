@@ -149,6 +149,8 @@ export interface Policy {
   keepFirst?: number | undefined;
   /** The amount kept at the end: turns, or `user-turns:N`, `messages:N`. */
   keepRecent?: number | string | undefined;
+  /** The typical turns that a compaction leaves room for; 0 uses the target size whole. */
+  roomTurns?: number | undefined;
   /** The tokens of what people wrote that stay word for word in every compaction, the newest first. */
   keepPrompts?: number | undefined;
   /** Where the turns kept at the end may be: in the current loop or in the chain. */
@@ -202,6 +204,7 @@ const SETTINGS = {
   models: "models",
   keepFirst: "keep_first",
   keepRecent: "keep_recent",
+  roomTurns: "room_turns",
   keepPrompts: "keep_prompts",
   maxSummaryTokens: "max_summary_tokens",
   maxRollupTokens: "max_rollup_tokens",

@@ -198,6 +198,8 @@ class Policy:
     """Turns kept word for word from the start of the current loop."""
     keep_recent: int | str | None = None
     """How much is kept at the end: turns, or `user-turns:N`, `messages:N`."""
+    room_turns: int | None = None
+    """Typical turns that a compaction leaves room for; 0 uses the target size whole."""
     keep_prompts: int | None = None
     """Tokens of what people wrote that stay word for word in every compaction, the newest first."""
     recent_window: Literal["loop", "chain"] | None = None
@@ -375,6 +377,7 @@ def native(
         "models": dict(policy.models),
         "keep_first": policy.keep_first,
         "keep_recent": policy.keep_recent,
+        "room_turns": policy.room_turns,
         "keep_prompts": policy.keep_prompts,
         "max_summary_tokens": policy.max_summary_tokens,
         "max_rollup_tokens": policy.max_rollup_tokens,

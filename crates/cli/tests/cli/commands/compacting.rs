@@ -45,6 +45,8 @@ fn a_compaction_prints_its_audit_row() {
       "bytes_after": 20760,
       "messages_before": 49,
       "messages_after": 28,
+      "turn_tokens": 435,
+      "room": 3534,
       "loops_compacted": 3,
       "blocks": [
         {

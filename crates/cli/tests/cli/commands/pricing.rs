@@ -93,7 +93,8 @@ fn the_cost_of_each_policy_is_measured_call_by_call() {
     assert_eq!(of("never")["compactions"], 0);
     for policy in ["headroom", "target", "clear", "clear-first"] {
         assert!(of(policy)["broken"].as_f64().unwrap() > 0.0, "{policy}");
-        assert_eq!(of(policy)["over"], 0, "{policy}");
+        // Clearing alone leaves what is no result of a tool.
+        assert_eq!(of(policy)["over"] == 0, policy != "clear", "{policy}");
     }
     // Without a cache, everything that is sent has the same price.
     let flat = "eval cost work.json --price-cached 1 --price-written 1";

@@ -123,7 +123,7 @@ impl Story {
         let window = tokens["tokens"].as_u64().unwrap() * 11 / 10;
         let report = self.json(&format!(
             "compact {} --strategy one-liner --keep-first {FIRST} --keep-recent {RECENT} \
-             --max-tokens {window} {rest}",
+             --room-turns 0 --max-tokens {window} {rest}",
             self.session
         ));
         assert_eq!(report["outcome"], "committed", "{report}");
