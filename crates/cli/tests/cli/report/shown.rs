@@ -187,6 +187,7 @@ fn reads_as_a_conversation(browser: &mut Browser) {
     assert_eq!(browser.text("#conversation .diff .gone"), "- b\n");
     browser.click("#conversation summary");
     browser.wait(&format!("{} === 1", all("details[open]")));
+    browser.wait(&format!("{} > 0", all("details pre")));
     // An argument is text, not JSON with escapes.
     let arguments =
         "[...document.querySelectorAll('#conversation details pre')].map(e => e.textContent)";
