@@ -260,7 +260,7 @@ mod tests {
                 "  a"
             ]
         );
-        assert!(one[2].contains("redact --dry-run SESSION") && one[2].contains("erase SESSION"));
+        assert!(one[2].contains("redact --dry-run a`") && one[2].contains("erase a`"));
         let ids: Vec<String> = (0..25).map(|number| format!("s-{number:02}")).collect();
         let many = other_sessions(&ids.iter().map(String::as_str).collect());
         assert!(many[0].starts_with("25 other sessions hold"), "{many:?}");

@@ -134,8 +134,11 @@ fn inline(line: &str) -> Vec<Span> {
                 length
             }
             None => {
-                plain.push(c);
-                c.len_utf8()
+                // A row of backticks that nothing closes is no beginning of a shorter one.
+                let ticks = rest.bytes().take_while(|byte| *byte == b'`').count();
+                let length = ticks.max(c.len_utf8());
+                plain.push_str(&rest[..length]);
+                length
             }
         };
         before = rest[..length].chars().last();
@@ -264,7 +267,7 @@ mod tests {
             "a * b * c",
             "**",
             "`",
-            "``` not `code`",
+            "``` not `code",
             "__init__.py",
             "#tag",
             "1.5 times",

@@ -32,6 +32,7 @@ fn a_page_in_a_browser() {
     };
     shows_the_figures_and_a_turn_with_what_stands_for_it(&mut browser);
     shows_what_was_edited_and_why(&mut browser);
+    reads_as_a_conversation(&mut browser);
     can_be_used_with_the_keyboard(&mut browser);
     keeps_markup_as_text(&mut browser);
     can_be_read_light_and_dark_wide_and_narrow(&mut browser);
@@ -154,6 +155,50 @@ fn shows_what_was_edited_and_why(browser: &mut Browser) {
     browser.value(&show(1));
     browser.wait(&pane("#seen", "as I meant it"));
     browser.wait(&pane("#recorded", "line 1 of the file"));
+    no_errors(browser);
+}
+
+fn reads_as_a_conversation(browser: &mut Browser) {
+    let stage = Stage::empty();
+    let store = Store::from(stage.store());
+    let chat = store.session("lamp").unwrap();
+    let edit =
+        serde_json::json!({"file_path": "lamp.py", "old_string": "a\nb", "new_string": "a\nB"});
+    chat.append([
+        Message::user("Mend the lamp"),
+        Message::assistant("I **edit** `b`.").with_tool_call("c1", "Edit", edit),
+        Message::tool_result("c1", "The file was changed."),
+        Message::assistant("Done."),
+    ])
+    .unwrap();
+    drop(store);
+    assert_eq!(stage.say("report lamp").code, 0);
+    browser.visit(&stage.path("lamp.html"));
+    browser.wait("document.querySelector('#conversation').textContent.includes('Done.')");
+    let all = |what: &str| format!("document.querySelectorAll('#conversation {what}').length");
+    assert_eq!(browser.value(&all("details[open]")), 0);
+    assert_eq!(
+        browser.text("#conversation summary .state"),
+        "1 line, 21 signs"
+    );
+    assert_eq!(browser.text("#conversation .markdown b"), "edit");
+    // The change is shown below the folded call.
+    assert_eq!(browser.text("#conversation .diff .added"), "+ B\n");
+    assert_eq!(browser.text("#conversation .diff .gone"), "- b\n");
+    browser.click("#conversation summary");
+    browser.wait(&format!("{} === 1", all("details[open]")));
+    browser.wait(&format!("{} > 0", all("details pre")));
+    // An argument is text, not JSON with escapes.
+    let arguments =
+        "[...document.querySelectorAll('#conversation details pre')].map(e => e.textContent)";
+    let arguments = browser.value(arguments);
+    for text in ["lamp.py", "a\nb", "a\nB", "The file was changed."] {
+        let is_shown = arguments.as_array().unwrap().iter().any(|one| one == text);
+        assert!(is_shown, "{text:?} in {arguments}");
+    }
+    browser.click("#open-calls");
+    browser.click("#open-calls");
+    browser.wait(&format!("{} === 0", all("details[open]")));
     no_errors(browser);
 }
 
