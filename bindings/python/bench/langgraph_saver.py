@@ -1,9 +1,10 @@
-"""LangGraph's checkpoints: a put compared with `SqliteSaver`, in one run, and the size of the databases.
+"""LangGraph's checkpoints: a put and reads compared with `SqliteSaver`, in one run, and the size of the databases.
 
     python bench/langgraph_saver.py [--turns 500] [--bytes 1000] [--folder DIR] [--durability full|normal]
 
 A turn is a question and an answer of the given size. "put" stores a checkpoint per turn with the list so far;
-"graph" runs a real graph, which stores about three per turn. Both savers sync in the same way: with `full` at
+"graph" runs a real graph, which stores about three per turn; after its 100th turn the newest state and the last twenty
+are read, in processor time. Both savers sync in the same way: with `full` at
 each commit, with `normal` at none.
 """
 
@@ -102,7 +103,7 @@ def graphs(folder: Path, args: argparse.Namespace) -> None:
     graph.add_node("model", lambda _: {"messages": [AIMessage(answers[-1])]})
     graph.add_edge(START, "model")
     agents = {name: graph.compile(checkpointer=saver) for name, saver in savers.items()}
-    for _ in range(args.turns):
+    for turn in range(args.turns):
         asked, answered = text(args.bytes), text(args.bytes)
         answers.append(answered)
         said += len(asked) + len(answered)
@@ -110,11 +111,30 @@ def graphs(folder: Path, args: argparse.Namespace) -> None:
             begun = time.perf_counter()
             agent.invoke({"messages": [HumanMessage(asked)]}, {"configurable": {"thread_id": "t"}})
             times[name].append(time.perf_counter() - begun)
+        if turn == 99:
+            reads(agents, savers)
     ours, theirs = (1000 * statistics.median(times[name][-20:]) for name in ("loopstore", "sqlite"))
     print(f"graph, the last turns: loopstore {ours:.1f} ms, sqlite {theirs:.1f} ms, ratio {ours / theirs:.3f}")
     store.close()
     connection.close()
     print(sizes(folder, "graph", said))
+
+
+def reads(agents: dict[str, Any], savers: dict[str, Any]) -> None:
+    """Read the newest state, and the last twenty."""
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    for what, count, read in (
+        ("get_tuple", 50, lambda name: savers[name].get_tuple(thread)),
+        ("history of 20", 10, lambda name: list(agents[name].get_state_history(thread, limit=20))),
+    ):
+        found: dict[str, list[float]] = {name: [] for name in savers}
+        for name in savers:
+            for _ in range(count):
+                begun = time.process_time()
+                read(name)
+                found[name].append(time.process_time() - begun)
+        ours, theirs = (1000 * statistics.median(found[name]) for name in ("loopstore", "sqlite"))
+        print(f"{what}, turn 100: loopstore {ours:.2f} ms, sqlite {theirs:.2f} ms, ratio {ours / theirs:.2f}")
 
 
 def main() -> None:

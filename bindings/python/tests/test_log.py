@@ -27,7 +27,7 @@ def test_appends_and_compactions_are_logged(chat: Session, caplog: pytest.LogCap
     done = chat.append(user("Will it rain?"), key="k")
     chat.append(user("Will it rain?"), key="k")
     assert lines(caplog, logging.DEBUG) == [
-        f"appended 1 messages ({done.tokens} tokens) to session `weather`, loop-1",
+        f"appended 1 message ({done.tokens} tokens) to session `weather`, loop-1",
         "session `weather` had this append already, in loop-1",
     ]
     talk(chat)
@@ -86,7 +86,7 @@ async def test_async_calls_are_logged_too(tmp_path: Path, caplog: pytest.LogCapt
     async with await AsyncStore.open(tmp_path / "a.db") as store:
         chat = store.session("weather")
         await chat.append(user("Will it rain?"))
-        assert "appended 1 messages" in caplog.text
+        assert "appended 1 message" in caplog.text
         talk(chat.blocking)
         await chat.compact(force=True)
         assert "compacted session `weather`" in caplog.text

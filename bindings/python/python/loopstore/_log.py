@@ -54,8 +54,9 @@ def appended(session: str, done: Iterable[Any]) -> None:
             LOG.debug("session `%s` had this append already, in %s", session, one.loop_id)
         else:
             LOG.debug(
-                "appended %d messages (%d tokens) to session `%s`, %s",
+                "appended %d message%s (%d tokens) to session `%s`, %s",
                 len(one.seqs),
+                "" if len(one.seqs) == 1 else "s",
                 one.tokens,
                 session,
                 one.loop_id,

@@ -59,6 +59,7 @@ from loopstore._errors import (
     InvalidInputError,
     UnreadableError,
 )
+from loopstore._items import LoopstoreStore
 from loopstore._json import decode, encode
 from loopstore._compacted import STORED, ModelInput, read_input
 from loopstore._langchain import is_plain
@@ -67,7 +68,13 @@ from loopstore._message_refs import MessageRefs
 from loopstore._policy import Policy
 from loopstore._store import Store
 
-__all__ = ["ExistsError", "ForeignThreadError", "LoopstoreSaver", "UnreadableError"]
+__all__ = [
+    "ExistsError",
+    "ForeignThreadError",
+    "LoopstoreSaver",
+    "LoopstoreStore",
+    "UnreadableError",
+]
 
 _LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
