@@ -32,7 +32,7 @@ const HEADER_PARTS: [usize; 3] = [24, 14, 6];
 const SHORTEST_HEADER: usize = 3;
 
 /// Headings are short on a page of fewer bytes.
-const SHORT_HEADINGS: usize = 1_600;
+const SHORT_HEADINGS: usize = 600;
 /// On a page of fewer bytes, standing instructions have no heading.
 const TINY: usize = 200;
 
