@@ -382,7 +382,6 @@ fn store_config(config: &RefConfig) -> CompactionConfig {
         tool_output_max_lines: config.tool_output_max_lines,
         keep_prompts_tokens: 0,
         fills_window: false,
-        room_turns: 0,
         summary_prompt: None,
         max_rollup_tokens: config.max_rollup_tokens,
         block_strategy: Some(std::sync::Arc::new(loopstore::DefaultBlockCompaction)),
