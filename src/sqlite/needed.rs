@@ -65,7 +65,9 @@ impl Window {
     /// Returns the first window of some messages; `None` if none of them is needed. A statement costs as much as a few
     /// rows, so that a window may have messages of which nothing is needed.
     fn next(seqs: Range<u32>, need: &dyn Fn(u32) -> ContentNeed) -> Option<Self> {
-        let start = (seqs.clone()).find(|seq| need(*seq) != ContentNeed::Nothing)?;
+        let start = seqs
+            .clone()
+            .find(|seq| need(*seq) != ContentNeed::Nothing)?;
         let end = seqs.end.min(start.saturating_add(Self::MESSAGES));
         let mut window = Self {
             seqs: start..start,

@@ -71,7 +71,7 @@ fn pack_section(edits: &[EditRow]) -> Vec<u8> {
                 put_number(&mut packed, part.of.into());
             }
             None => {
-                put_number(&mut packed, (edit.seqs.1 - edit.seqs.0).into());
+                put_number(&mut packed, edit.seqs.1.saturating_sub(edit.seqs.0).into());
                 put_number(&mut packed, edit.before.messages);
             }
         }
