@@ -184,11 +184,8 @@ fn difference(a: &LoopDocument, b: &LoopDocument) -> Option<(u32, [u8; 32], [u8;
     if (of_a.1, &a.line.started_at) != (of_b.1, &b.line.started_at) {
         let key = |one: &LoopDocument| {
             let mut hash = Sha256::new();
-            hash.update(format!(
-                "{:?} {:?}",
-                begin_of(&one.line).1,
-                one.line.started_at
-            ));
+            // The parent's id depends on the branches that were made before.
+            hash.update(format!("{} {:?}", one.line.kind, one.line.started_at));
             hash.update(one.messages.first().map(content_key).unwrap_or_default());
             hash.finalize().into()
         };
