@@ -20,7 +20,7 @@ use loopstore::{
 };
 
 use crate::error::{Error, Result};
-use crate::record::{ListPart, MessagePosition, MessagesOf, Segment, StoredList, kinds};
+use crate::record::{Bodies, ListPart, MessagePosition, MessagesOf, Segment, StoredList, kinds};
 
 /// The field of a loop with the message of its parent after which it begins.
 pub(crate) const PARENT_SEQ: &str = "parent_seq";
@@ -399,6 +399,7 @@ pub(crate) fn read_segment(
     read: &dyn StoreRead,
     session: SessionKey,
     segment: Segment,
+    bodies: Bodies,
 ) -> Result<MessagesOf> {
     let mut found = MessagesOf {
         segment,
@@ -414,11 +415,21 @@ pub(crate) fn read_segment(
         }
     };
     let is_line = found.segment.to.is_some();
+    let only_changed = bodies == Bodies::Changed;
     for (row, seqs) in parts {
         let id: &LoopId = &row.loop_id;
-        read.message_refs(row.key, seqs, false, &mut |stored| {
+        read.message_refs(row.key, seqs, only_changed, &mut |stored| {
             if !is_line || stored.message.role != Role::Extension {
-                let message = extend::decode_ref(read, &stored.message)?;
+                // A redaction deletes the salt.
+                let is_original = stored.message.head.is_some()
+                    && stored
+                        .message
+                        .proof
+                        .is_some_and(|proof| proof.salt.is_some());
+                let message = match only_changed && is_original {
+                    true => None,
+                    false => Some(extend::decode_ref(read, &stored.message)?),
+                };
                 found.places.push(MessagePosition(id.clone(), stored.seq));
                 found.messages.push(message);
             }
