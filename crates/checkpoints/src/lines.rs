@@ -20,7 +20,7 @@ use loopstore::{
 };
 
 use crate::error::{Error, Result};
-use crate::record::{Bodies, ListPart, MessagePosition, MessagesOf, Segment, StoredList, kinds};
+use crate::record::{ListPart, MessagePosition, MessagesOf, Segment, StoredList, kinds};
 
 /// The field of a loop with the message of its parent after which it begins.
 pub(crate) const PARENT_SEQ: &str = "parent_seq";
@@ -399,7 +399,7 @@ pub(crate) fn read_segment(
     read: &dyn StoreRead,
     session: SessionKey,
     segment: Segment,
-    bodies: Bodies,
+    bodies: crate::Bodies,
 ) -> Result<MessagesOf> {
     let mut found = MessagesOf {
         segment,
@@ -415,7 +415,7 @@ pub(crate) fn read_segment(
         }
     };
     let is_line = found.segment.to.is_some();
-    let only_changed = bodies == Bodies::Changed;
+    let only_changed = bodies == crate::Bodies::Changed;
     for (row, seqs) in parts {
         let id: &LoopId = &row.loop_id;
         read.message_refs(row.key, seqs, only_changed, &mut |stored| {
