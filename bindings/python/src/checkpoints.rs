@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loopstore_bindings::checkpoints::answer;
 use loopstore_checkpoints::{
-    Checkpoints, Language, ListQuery, NewCheckpoint, NewWrites, OnDelete, Strategy,
+    Bodies, Checkpoints, Language, ListQuery, NewCheckpoint, NewWrites, OnDelete, Strategy,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -63,15 +63,21 @@ impl PyCheckpoints {
         Ok(PyBytes::new(py, &json))
     }
 
+    /// Returns a checkpoint; without `all_bodies`, unchanged messages are null.
     fn get<'py>(
         &self,
         py: Python<'py>,
         thread: &str,
         ns: &str,
         id: Option<&str>,
+        all_bodies: bool,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let bodies = match all_bodies {
+            true => Bodies::All,
+            false => Bodies::Changed,
+        };
         let json = call(py, || {
-            let found = self.kept()?.get(thread, ns, id)?;
+            let found = self.kept()?.get_with(thread, ns, id, bodies)?;
             Ok(found.map(|found| serde_json::to_vec(&found)).transpose()?)
         })?;
         Ok(json.map(|json| PyBytes::new(py, &json)))

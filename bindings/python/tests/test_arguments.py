@@ -283,6 +283,9 @@ def wrong_calls(store: Store, chat: Session) -> dict[str, Callable[[], Any]]:
         ("paths", lambda: store.import_([3])),  # type: ignore[list-item]
         ("transcript", lambda: store.import_bytes("x", format="pi")),  # type: ignore[arg-type]
         ("key", lambda: chat.append(user("a"), key=anything)),
+        ("given", lambda: chat.append(anything)),
+        ("given[1]", lambda: chat.append([user("a"), 3])),  # type: ignore[list-item]
+        ("start", lambda: chat.expand(0, 0, start="x")),
         ("parts", lambda: chat.append_batch(anything)),
         ("parts[0]", lambda: chat.append_batch(["a"])),  # type: ignore[list-item]
         ("limit", lambda: chat.append_keys(limit=minus)),
@@ -366,6 +369,10 @@ def test_a_number_of_another_library_is_a_number(chat: Session) -> None:
         ({"trigger_params": {"target": "half"}}, "trigger_params['target']"),
         ({"clear_tool_results": True}, "clear_tool_results"),
         ({"clear_tool_results": {"keep": -1}}, "clear_tool_results['keep']"),
+        ({"clear_tool_results": {"kept": 5}}, "clear_tool_results"),
+        ({"trigger": "target", "trigger_params": {"target": 7}}, "trigger_params['target']"),
+        ({"trigger": "target", "trigger_params": {"max_attempts": 1.5}}, "trigger_params['max_attempts']"),
+        ({"trigger": "reserves", "trigger_params": {"output": -1}}, "trigger_params['output']"),
         ({"summarizer": "gpt-5"}, "summarizer"),
         ({"summarizer": lambda: "text"}, "summarizer"),
         ({"approve": lambda one, two: True}, "approve"),

@@ -60,7 +60,7 @@ def test_json_that_nests_too_deep_is_refused(chat: Session) -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    for given in (deep, b"[" * 100_000 + b"]" * 100_000):
+    for given in ({"role": "user", "content": deep}, b"[" * 100_000 + b"]" * 100_000):
         with pytest.raises(loopstore.InvalidInputError):
             chat.append(given)
     # Python itself frees such a value only in steps.

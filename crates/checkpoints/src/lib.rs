@@ -37,8 +37,8 @@ use loopstore::extend::{self, StoreRead, StoreWrite};
 pub use error::{Error, Result};
 pub use names::Language;
 pub use record::{
-    ChannelHistory, Checkpoint, CheckpointRef, ListPart, ListQuery, MessagePosition, MessagesOf,
-    NewCheckpoint, NewValue, NewWrites, PutResult, Segment, StoredList, Value, Write,
+    Bodies, ChannelHistory, Checkpoint, CheckpointRef, ListPart, ListQuery, MessagePosition,
+    MessagesOf, NewCheckpoint, NewValue, NewWrites, PutResult, Segment, StoredList, Value, Write,
 };
 pub use thread::{OnDelete, Strategy};
 

@@ -421,6 +421,7 @@ pub(crate) fn read_segment(
     read: &dyn StoreRead,
     session: SessionKey,
     segment: Segment,
+    bodies: crate::Bodies,
 ) -> Result<MessagesOf> {
     let mut found = MessagesOf {
         segment,
@@ -436,11 +437,21 @@ pub(crate) fn read_segment(
         }
     };
     let is_line = found.segment.to.is_some();
+    let only_changed = bodies == crate::Bodies::Changed;
     for (row, seqs) in parts {
         let id: &LoopId = &row.loop_id;
-        read.message_refs(row.key, seqs, false, &mut |stored| {
+        read.message_refs(row.key, seqs, only_changed, &mut |stored| {
             if !is_line || stored.message.role != Role::Extension {
-                let message = extend::decode_ref(read, &stored.message)?;
+                // A redaction deletes the salt.
+                let is_original = stored.message.head.is_some()
+                    && stored
+                        .message
+                        .proof
+                        .is_some_and(|proof| proof.salt.is_some());
+                let message = match only_changed && is_original {
+                    true => None,
+                    false => Some(extend::decode_ref(read, &stored.message)?),
+                };
                 found.places.push(MessagePosition(id.clone(), stored.seq));
                 found.messages.push(message);
             }

@@ -14,8 +14,8 @@ use crate::forms::RecordForm;
 use crate::lines::{loop_at, read_segment};
 use crate::names::{self, Language, Revision};
 use crate::record::{
-    ChannelHistory, Checkpoint, CheckpointRecord, CheckpointRef, ListQuery, MessagePosition,
-    Segment, StoredValue, Value, Write, WritesRecord,
+    Bodies, ChannelHistory, Checkpoint, CheckpointRecord, CheckpointRef, ListQuery,
+    MessagePosition, Segment, StoredValue, Value, Write, WritesRecord,
 };
 use crate::{Checkpoints, MessagesOf};
 
@@ -28,6 +28,20 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::Foreign`], [`Error::Unreadable`], or if the store fails.
     pub fn get(&self, thread: &str, ns: &str, id: Option<&str>) -> Result<Option<Checkpoint>> {
+        self.get_with(thread, ns, id, Bodies::All)
+    }
+
+    /// Returns a checkpoint as [`get`](Self::get) does, with the content of these messages.
+    ///
+    /// # Errors
+    /// As [`Checkpoints::get`].
+    pub fn get_with(
+        &self,
+        thread: &str,
+        ns: &str,
+        id: Option<&str>,
+        bodies: Bodies,
+    ) -> Result<Option<Checkpoint>> {
         let thread = SessionId::new(thread)?;
         self.read(|read| {
             let Some(session) = self.own(read, &thread)? else {
@@ -37,7 +51,7 @@ impl Checkpoints {
                 Some(id) => self.find(read, session, ns, id)?,
                 None => self.newest(read, session, ns)?,
             };
-            key.map(|key| self.whole(read, session, &thread, &key))
+            key.map(|key| self.whole(read, session, &thread, &key, bodies))
                 .transpose()
         })
     }
@@ -133,7 +147,8 @@ impl Checkpoints {
             while let Some(at) = key.take().filter(|key| seen.insert(key.name.clone())) {
                 let record: CheckpointRecord = record(read, &thread, &at)?;
                 if !is_target {
-                    let writes = self.writes(read, session, &thread, &record.ns, &record.id)?;
+                    let at_checkpoint = (record.ns.as_str(), record.id.as_str());
+                    let writes = self.writes(read, session, &thread, at_checkpoint, Bodies::All)?;
                     for write in writes.into_iter().rev() {
                         if open.contains(&write.1)
                             && let Some(history) = found.get_mut(&write.1)
@@ -143,7 +158,12 @@ impl Checkpoints {
                     }
                     for channel in open.clone() {
                         let own = place(read, &at)?;
-                        let value = value_of(read, session, &thread, &record, &own, channel)?;
+                        let thread = Thread {
+                            session,
+                            id: &thread,
+                            bodies: Bodies::All,
+                        };
+                        let value = value_of(read, &thread, &record, &own, channel)?;
                         if let (Some(value), Some(history)) = (value, found.get_mut(channel)) {
                             history.seed = Some(value);
                             open.remove(channel);
@@ -265,16 +285,23 @@ impl Checkpoints {
         session: SessionKey,
         thread: &SessionId,
         key: &AppendKey,
+        bodies: Bodies,
     ) -> Result<Checkpoint> {
         let record: CheckpointRecord = record(read, thread, key)?;
         let own = place(read, key)?;
         let mut values = BTreeMap::new();
+        let of = Thread {
+            session,
+            id: thread,
+            bodies,
+        };
         for channel in record.values.keys().chain(record.at.keys()) {
-            if let Some(value) = value_of(read, session, thread, &record, &own, channel)? {
+            if let Some(value) = value_of(read, &of, &record, &own, channel)? {
                 values.insert(channel.clone(), value);
             }
         }
-        let writes = self.writes(read, session, thread, &record.ns, &record.id)?;
+        let at = (record.ns.as_str(), record.id.as_str());
+        let writes = self.writes(read, session, thread, at, bodies)?;
         Ok(Checkpoint {
             thread: thread.to_string(),
             ns: record.ns,
@@ -295,9 +322,14 @@ impl Checkpoints {
         read: &dyn StoreRead,
         session: SessionKey,
         thread: &SessionId,
-        ns: &str,
-        id: &str,
+        (ns, id): (&str, &str),
+        bodies: Bodies,
     ) -> Result<Vec<Write>> {
+        let of = Thread {
+            session,
+            id: thread,
+            bodies,
+        };
         let mut sorted: BTreeMap<(String, i64), (String, String, Json)> = BTreeMap::new();
         for key in names::all(read, session, &names::writes(self.language, ns, id)?)? {
             let record: WritesRecord = record(read, thread, &key)?;
@@ -305,7 +337,7 @@ impl Checkpoints {
                 continue;
             }
             for (index, channel, value) in record.writes {
-                let value = with_messages(read, session, thread, value, &record.said)?;
+                let value = with_messages(read, &of, value, &record.said)?;
                 let entry = (record.path.clone(), channel, value);
                 let at = (record.task.clone(), index);
                 if index < 0 {
@@ -422,11 +454,17 @@ fn record_at<T: RecordForm>(
     }
 }
 
+/// A thread that is read, and the messages whose content is read.
+struct Thread<'a> {
+    session: SessionKey,
+    id: &'a SessionId,
+    bodies: Bodies,
+}
+
 /// Reads the value of a channel, from the checkpoint that brought it.
 fn value_of(
     read: &dyn StoreRead,
-    session: SessionKey,
-    thread: &SessionId,
+    thread: &Thread<'_>,
     record: &CheckpointRecord,
     own: &MessagePosition,
     channel: &str,
@@ -434,14 +472,14 @@ fn value_of(
     let (stored, said) = match (record.values.get(channel), record.at.get(channel)) {
         (Some(value), _) => (value.clone(), Cow::Borrowed(&*record.said)),
         (None, Some(place)) if place != own => {
-            let row = loop_at(read, session, place)?;
-            let mut holder: CheckpointRecord = record_at(read, thread, row.key, place.1)?;
+            let row = loop_at(read, thread.session, place)?;
+            let mut holder: CheckpointRecord = record_at(read, thread.id, row.key, place.1)?;
             match holder.values.remove(channel) {
                 Some(value) => (value, Cow::Owned(holder.said)),
                 None => {
                     return Err(Error::Unreadable {
                         what: format!("channel `{channel}`"),
-                        thread: thread.to_string(),
+                        thread: thread.id.to_string(),
                         why: "its checkpoint does not hold it".into(),
                     });
                 }
@@ -451,21 +489,23 @@ fn value_of(
     };
     Ok(Some(match stored {
         StoredValue::List(segments) => Value::List {
-            list: list_of(read, session, thread, &segments)?,
+            list: list_of(read, thread, &segments)?,
         },
         StoredValue::Data(data) => Value::Data {
-            data: with_messages(read, session, thread, data, &said)?,
+            data: with_messages(read, thread, data, &said)?,
         },
     }))
 }
 
 fn list_of(
     read: &dyn StoreRead,
-    session: SessionKey,
-    thread: &SessionId,
+    thread: &Thread<'_>,
     segments: &[Segment],
 ) -> Result<Vec<MessagesOf>> {
-    let read = |segment: &Segment| readable(read_segment(read, session, segment.clone())?, thread);
+    let read = |segment: &Segment| {
+        let found = read_segment(read, thread.session, segment.clone(), thread.bodies)?;
+        readable(found, thread.id)
+    };
     segments.iter().map(read).collect()
 }
 
@@ -479,8 +519,7 @@ struct ValueWithMessages<'a> {
 /// Adds the messages of a record to a value that refers to some of them.
 fn with_messages(
     read: &dyn StoreRead,
-    session: SessionKey,
-    thread: &SessionId,
+    thread: &Thread<'_>,
     data: Json,
     said: &[Segment],
 ) -> Result<Json> {
@@ -494,13 +533,13 @@ fn with_messages(
     }
     let invalid = |error: serde_json::Error| Error::Invalid(error.to_string());
     let Referring { said: which } = data.read().map_err(invalid)?;
-    let list = list_of(read, session, thread, said)?;
+    let list = list_of(read, thread, said)?;
     Json::of(&ValueWithMessages { said: which, list }).map_err(invalid)
 }
 
 /// Fails for messages whose content was removed.
 fn readable(found: MessagesOf, thread: &SessionId) -> Result<MessagesOf> {
-    let is_removed = |message: &AgentMessage| matches!(message, AgentMessage::Extension(extension) if extension.kind == "removed");
+    let is_removed = |message: &Option<AgentMessage>| matches!(message, Some(AgentMessage::Extension(extension)) if extension.kind == "removed");
     let removed = found.messages.iter().position(is_removed);
     match removed.and_then(|at| found.places.get(at)) {
         None => Ok(found),

@@ -178,8 +178,18 @@ pub struct MessagesOf {
     pub segment: Segment,
     /// The position of each message.
     pub places: Vec<MessagePosition>,
-    /// The messages.
-    pub messages: Vec<AgentMessage>,
+    /// The messages; `None` for a message that the caller has: see [`Bodies::Changed`].
+    pub messages: Vec<Option<AgentMessage>>,
+}
+
+/// The messages whose content a read returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bodies {
+    /// All messages.
+    All,
+    /// Only messages that were redacted, pruned or removed since they were stored. The others are as the caller, which
+    /// keeps them by their positions, has them: a stored message never changes otherwise.
+    Changed,
 }
 
 /// A stored write: task, channel, value.

@@ -9,7 +9,8 @@ mod reports;
 mod said;
 
 use crate::{
-    Checkpoints, Error, Language, ListQuery, NewCheckpoint, NewWrites, PutResult, Strategy, Value,
+    Bodies, Checkpoints, Error, Language, ListQuery, NewCheckpoint, NewWrites, PutResult, Strategy,
+    Value,
 };
 
 fn python() -> Checkpoints {
@@ -52,7 +53,7 @@ fn texts(value: &Value) -> Vec<String> {
     let Value::List { list } = value else {
         panic!("{value:?}");
     };
-    let messages = list.iter().flat_map(|part| &part.messages);
+    let messages = list.iter().flat_map(|part| part.messages.iter().flatten());
     let text = |message: &loopstore::AgentMessage| match message.message() {
         Some(message) => message.texts().collect::<String>(),
         None => serde_json::to_value(message).unwrap()["data"].to_string(),
@@ -98,6 +99,24 @@ fn a_list_that_grows_is_two_places_and_each_message_is_stored_once() {
     assert_eq!(state(&saver, "c11"), all[..12]);
     assert_eq!(context(&saver), all);
     assert_eq!(saver.store().search("29").unwrap().hits.len(), 1);
+}
+
+#[test]
+fn who_has_the_messages_gets_their_positions_only() {
+    let saver = python();
+    let parts = json!([{"new": [user("q"), answer("1")]}]);
+    put_list(&saver, "a", None, 1, parts);
+    let list = |bodies| {
+        let found = saver.get_with("t", "", None, bodies).unwrap().unwrap();
+        match found.values["messages"].clone() {
+            Value::List { list } => list,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (all, changed) = (list(Bodies::All), list(Bodies::Changed));
+    assert_eq!(all[0].places, changed[0].places);
+    assert!(all[0].messages.iter().all(Option::is_some));
+    assert_eq!(changed[0].messages, [None, None]);
 }
 
 #[test]

@@ -160,6 +160,12 @@ def messages(given: Messages) -> tuple[bytes, list[str]]:
             "`given` is a message, several, or their JSON: a dict, an object of an SDK, an iterable of these, a str or"
             f" bytes, not {type(given).__name__}"
         )
+    if isinstance(value, list):
+        for at, one in enumerate(value):
+            if not isinstance(one, Mapping) and not callable(getattr(one, "model_dump", None)):
+                raise TypeError(
+                    f"`given[{at}]` is a message, as a dict or an object of an SDK, not {type(one).__name__}"
+                )
     text, is_halved = encode_message(value)
     return text, [HALF_PAIR] if is_halved else []
 

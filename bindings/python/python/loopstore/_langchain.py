@@ -125,6 +125,11 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     return False
 
 
+def is_class(kind: type) -> bool:
+    """Return true for LangChain's own classes of messages, whose fields are all there is to them."""
+    return _CLASSES.get(kind.__name__) is kind
+
+
 def clean(text: str) -> str:
     """Replace characters that no text can contain."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)

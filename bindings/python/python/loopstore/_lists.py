@@ -18,7 +18,8 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from loopstore._langchain import Json, snapshot
+from loopstore import _langchain
+from loopstore._langchain import Json, is_plain, snapshot
 
 Place = tuple[str, int]
 
@@ -27,12 +28,23 @@ Key = tuple[str, str]
 
 _fields: Callable[[Any], Json] = attrgetter("__dict__")
 _extra: Callable[[Any], Json | None] = attrgetter("__pydantic_extra__")
+_set = object.__setattr__
 
 
 class Known:
     """A message that is stored."""
 
-    __slots__ = ("before", "extra", "fields", "is_loose", "is_single", "kind", "place")
+    __slots__ = (
+        "_given",
+        "_is_plain",
+        "before",
+        "extra",
+        "fields",
+        "is_loose",
+        "is_single",
+        "kind",
+        "place",
+    )
 
     def __init__(
         self, message: BaseMessage, place: Place, before: Known | None, is_single: bool
@@ -41,11 +53,41 @@ class Known:
         self.kind = type(message)
         self.fields: Json = snapshot(message.__dict__)
         self.extra: Json | None = snapshot(message.__pydantic_extra__)
+        # The fields that were given when the message was made.
+        self._given = frozenset(message.__pydantic_fields_set__)
+        self._is_plain: bool | None = None
         self.place = place
         self.before = before
         self.is_single = is_single
         # True until a list contains the message: it was stored after one.
         self.is_loose = False
+
+    def at(self, before: Known | None, is_single: bool) -> Known:
+        """Return the same message on another line."""
+        known: Known = Known.__new__(Known)
+        known.kind, known.fields, known.extra = self.kind, self.fields, self.extra
+        known._given, known._is_plain = self._given, self._is_plain
+        known.place, known.before, known.is_single = self.place, before, is_single
+        known.is_loose = False
+        return known
+
+    def copy(self) -> BaseMessage | None:
+        """Return a new object with the content; `None` if it may share parts with another one."""
+        if self._is_plain is None:
+            is_own = _langchain.is_class(self.kind)
+            self._is_plain = is_own and is_plain(self.fields) and is_plain(self.extra or {})
+        if not self._is_plain:
+            return None
+        # What validation would return: the fields are those of a valid message. Validation takes ten times as long.
+        message: BaseMessage = self.kind.__new__(self.kind)
+        for name, value in (
+            ("__dict__", snapshot(self.fields)),
+            ("__pydantic_extra__", snapshot(self.extra)),
+            ("__pydantic_fields_set__", set(self._given)),
+            ("__pydantic_private__", None),
+        ):
+            _set(message, name, value)
+        return message
 
     def is_same(self, message: BaseMessage) -> bool:
         """Return true if the message has the same content."""
@@ -95,13 +137,25 @@ class Remembered:
 class Thread:
     """The known lists and messages of a thread."""
 
-    __slots__ = ("_at", "_loose", "_naming", "_tails", "_unnamed", "by_id", "lists", "session")
+    __slots__ = (
+        "_at",
+        "_loose",
+        "_naming",
+        "_tails",
+        "_unnamed",
+        "by_id",
+        "by_place",
+        "lists",
+        "session",
+    )
 
     def __init__(self, session: int) -> None:
         """Begin with nothing."""
         self.session = session
         self.lists: dict[Key, Remembered] = {}
         self.by_id: dict[str, Known] = {}
+        # A stored message never changes, except that a redaction removes its content.
+        self.by_place: dict[Place, Known] = {}
         # The checkpoint whose lists `lists` has.
         self._at: dict[Key, str] = {}
         # The last message that is stored after a list.
@@ -122,6 +176,7 @@ class Thread:
         if not goes_on or remembered.known[count - 1] is not last.known[-1]:  # type: ignore[union-attr]
             count = 0
         for known in remembered.known[count:]:
+            self.by_place[known.place] = known
             if isinstance(own := known.fields.get("id"), str):
                 self.by_id[own] = known
         self._note_named(remembered.messages[count:])
@@ -170,6 +225,7 @@ class Thread:
         """Remember a message that is stored after a list."""
         self._tails[key] = known
         self._loose[id(message)] = (message, known)
+        self.by_place[known.place] = known
         if isinstance(own := known.fields.get("id"), str):
             self.by_id[own] = known
 
@@ -242,12 +298,12 @@ class Memory:
             self._threads.move_to_end(thread)
             for key, remembered in lists:
                 found.note(key, remembered, checkpoint)
-            if len(found.lists) > 64 or len(found.by_id) > self._most_messages:
+            if len(found.lists) > 64 or len(found.by_place) > self._most_messages:
                 # Namespaces of subgraphs are temporary.
                 del self._threads[thread]
             while len(self._threads) > 1 and (
                 len(self._threads) > self._most
-                or sum(len(each.by_id) for each in self._threads.values()) > self._most_messages
+                or sum(len(each.by_place) for each in self._threads.values()) > self._most_messages
             ):
                 self._threads.popitem(last=False)
 

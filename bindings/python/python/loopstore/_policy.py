@@ -263,6 +263,7 @@ _WORDS = {
 }
 _SCOPE = re.compile(r"fixed:\d+|token-budget")
 _KEPT = re.compile(r"((user-turns|messages):)?\d+")
+_SHARES = ("trigger", "target", "share", "compact_at_pct", "compact_budget_threshold_pct")
 _DEFAULT_WINDOW = 128_000
 _RESERVES = {"system": 2_000, "output": 4_000, "safety": 5_000}
 
@@ -300,6 +301,10 @@ def _check(policy: Policy) -> None:
         name = f"trigger_params[{parameter!r}]"
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise _arguments.wrong_type(name, "a number", value)
+        if parameter in _SHARES and not 0 <= value <= 1:
+            raise _arguments.wrong_value(name, "a share from 0 to 1", value)
+        if parameter in ("max_attempts", *_RESERVES):
+            _arguments.count(name, value, "tokens" if parameter in _RESERVES else "attempts")
     _check_clearing(policy.clear_tool_results)
     _check_functions(policy)
     _check_window(policy)
@@ -319,6 +324,11 @@ def _check_clearing(given: Any) -> None:
             _arguments.count(shown, value, "tokens")
         elif name == "exclude_tools":
             _arguments.texts(shown, value)
+        elif name == "by_provider":
+            _arguments.flag(shown, value)
+        else:
+            known = "keep, at_least, exclude_tools, by_provider"
+            raise InvalidInputError(f"`clear_tool_results` has no field {name!r}; known are {known}")
 
 
 def _check_functions(policy: Policy) -> None:

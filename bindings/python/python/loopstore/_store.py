@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from loopstore._rows import Rows
 from loopstore._sql import Params, with_params
 
 Json = dict[str, Any]
+_START = re.compile(r"\d+(:\d+)?")
 Confidence = Literal["low", "medium", "high"]
 EditTarget = str | Mapping[str, Any]
 """A target of an edit: `LOOP:TURN`, `LOOP:FIRST..LAST`, `LOOP:TURN:SEQ`, `LOOP:TURN:SEQ:PART` or the id of a call; or
@@ -1178,7 +1180,7 @@ class Session:
                 _arguments.optional_text("loop_id", loop_id),
                 _arguments.optional_text("match", match),
                 _arguments.optional_count("max_tokens", max_tokens, "tokens"),
-                _arguments.optional_text("start", start),
+                _start(start),
             )
         )
         return found
@@ -1272,6 +1274,14 @@ def _entry_query(
             "limit": _arguments.optional_count("limit", limit, "entries"),
         }
     )
+
+
+def _start(given: Any) -> str | None:
+    """Return the position at which a page starts."""
+    start = _arguments.optional_text("start", given)
+    if start is not None and not _START.fullmatch(start):
+        raise _arguments.wrong_value("start", "`SEQ` or `SEQ:OFFSET`, the `next` of a page", start)
+    return start
 
 
 def _entry_place(name: str, given: Any) -> tuple[str, int] | None:

@@ -94,6 +94,10 @@ _ENCODED = "langgraph.encoded"
 """The field of metadata that JSON does not hold."""
 
 
+class _UnknownMessageError(Exception):
+    """A message is unchanged, and not known: the checkpoint is read whole."""
+
+
 class LoopstoreSaver(BaseCheckpointSaver[str]):
     """A saver that keeps LangGraph's checkpoints in a store, for programs with and without asyncio.
 
@@ -186,10 +190,12 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
             return read_input(value, values, self._read)
         return value
 
-    def _read(self, form: Any) -> Any:
+    def _read(self, form: Any, thread: Thread | None = None) -> Any:
         try:
             if isinstance(form, dict):
-                return _message_refs.read(form, self._referenced(form)) if "said" in form else form["value"]
+                if "said" in form:
+                    return _message_refs.read(form, self._referenced(form, thread))
+                return form["value"]
             kind, text, *packing = form
             data = base64.b64decode(text)
             if packing:
@@ -209,26 +215,49 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     def _read_metadata(self, form: Any) -> Any:
         return self._read(form[_ENCODED]) if isinstance(form, dict) and _ENCODED in form else form
 
-    def _referenced(self, form: Json) -> list[BaseMessage]:
-        stored = [message for part in form["list"] for message in part["messages"]]
-        return [_langchain.read(message, self.serde) for message in stored]
+    def _referenced(self, form: Json, thread: Thread | None) -> list[BaseMessage]:
+        return [
+            self._stored(place, stored, thread)
+            for part in form["list"]
+            for place, stored in zip(part["places"], part["messages"], strict=True)
+        ]
+
+    def _stored(
+        self, place: list[Any], stored: Json | None, thread: Thread | None
+    ) -> BaseMessage:
+        """Read a message, or copy the known one if the store has it unchanged."""
+        if stored is not None:
+            return _langchain.read(stored, self.serde)
+        known = thread.by_place.get((place[0], place[1])) if thread is not None else None
+        message = known.copy() if known is not None else None
+        if message is None:
+            raise _UnknownMessageError
+        return message
 
     def _write_message(self, message: BaseMessage) -> Json:
         return _langchain.write(message, self.serde)
 
     def _read_value(
-        self, form: Json, lists: dict[str, Remembered] | None = None, channel: str = ""
+        self,
+        form: Json,
+        lists: dict[str, Remembered] | None = None,
+        channel: str = "",
+        thread: Thread | None = None,
     ) -> Any:
         if "list" not in form:
-            return self._read(form["data"])
+            return self._read(form["data"], thread)
         found = Remembered()
         for part in form["list"]:
             found.segments.append(part["segment"])
             is_single = len(part["segment"]) == 1
             before: Known | None = None
             for place, stored in zip(part["places"], part["messages"], strict=True):
-                message = _langchain.read(stored, self.serde)
-                known = Known(message, (place[0], place[1]), before, is_single)
+                message = self._stored(place, stored, thread)
+                at = (place[0], place[1])
+                if stored is None and thread is not None:
+                    known = thread.by_place[at].at(before, is_single)
+                else:
+                    known = Known(message, at, before, is_single)
                 found.add(message, known)
                 before = known
         if lists is not None:
@@ -243,18 +272,31 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
         return self._get(thread, ns, _checkpoint_id(config))
 
     def _get(self, thread: str, ns: str, checkpoint_id: str | None) -> CheckpointTuple | None:
-        found = self._native.get(
-            thread, ns, None if checkpoint_id is None else str(checkpoint_id)
-        )
+        id = None if checkpoint_id is None else str(checkpoint_id)
+        known = self._memory.get(thread)
+        if known is not None and known.by_place:
+            # Messages that are known need not be read again: the store only tells which ones changed.
+            found = self._native.get(thread, ns, id, False)
+            form = None if found is None else decode(found)
+            try:
+                if form is not None and form["session"] == known.session:
+                    return self._tuple(thread, form, known)
+            except _UnknownMessageError:
+                pass
+        found = self._native.get(thread, ns, id, True)
         return None if found is None else self._tuple(thread, decode(found))
 
-    def _tuple(self, thread: str, found: Json) -> CheckpointTuple:
+    def _tuple(self, thread: str, found: Json, known: Thread | None = None) -> CheckpointTuple:
         ns: str = found["ns"]
         lists: dict[str, Remembered] = {}
         values = {
-            channel: self._read_value(value, lists, channel)
+            channel: self._read_value(value, lists, channel, known)
             for channel, value in found["values"].items()
         }
+        writes = [
+            (task, channel, self._resolved(self._read(value, known), values))
+            for task, channel, value in found["writes"]
+        ]
         for channel, value in values.items():
             values[channel] = self._resolved(value, values)
         self._memory.note(
@@ -279,17 +321,14 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
             cast(Checkpoint, checkpoint),
             cast(CheckpointMetadata, metadata),
             None if parent is None else _config(thread, ns, parent),
-            [
-                (task, channel, self._resolved(self._read(value), values))
-                for task, channel, value in found["writes"]
-            ],
+            writes,
         )
 
     def _migrate(self, thread: str, ns: str, parent: str, checkpoint: Json) -> None:
         """Add the messages of its parent's tasks to a checkpoint of an older version, as newer versions have
         them.
         """
-        found = self._native.get(thread, ns, parent)
+        found = self._native.get(thread, ns, parent, True)
         sent = decode(found)["writes"] if found is not None else []
         sends = [self._read(value) for _, channel, value in sent if channel == TASKS]
         if sends:
