@@ -132,7 +132,7 @@ fn bad_texts_are_refused_with_their_line() {
         (
             "clear_tool_results = true",
             1,
-            "expected a table of `keep`, `at_least` and `exclude_tools`",
+            "expected a table of `keep`, `at_least`, `exclude_tools` and `by_provider`",
         ),
         (
             "\nclear_tool_results = { keeep = 5 }",
