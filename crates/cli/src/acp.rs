@@ -1,6 +1,6 @@
 //! `loopstore acp`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
@@ -72,7 +72,7 @@ pub fn run(app: &mut App, args: &AcpArgs) -> Result<Done, CliError> {
 }
 
 /// Returns the name of the agent's program.
-fn name_of(program: &OsString) -> String {
+fn name_of(program: &OsStr) -> String {
     let name = Path::new(program).file_name().unwrap_or(program);
     name.to_string_lossy().into_owned()
 }
