@@ -10,20 +10,14 @@ use super::query::Query;
 use super::rank::{self, PositionedScore, Ranking, Score};
 use super::text::{MessageText, TextField, message_text};
 use super::visibility::{Visibility, VisibilityCache};
-use super::{
-    MessageLocation, SearchHit, SearchQuery, SearchResults, SessionHit, SessionResults, snippet,
-};
+use super::{MessageLocation, SearchHit, SearchQuery, SearchResults, snippet};
 use crate::context::session_of;
 use crate::model::{Role, Time};
 use crate::store::index::{IndexFilter, IndexState, Match};
-use crate::store::prompt::{own_title, session_title};
 use crate::store::{self, LoopKey, MessageRow, SessionKey, SessionRow, StoreRead, StoreResult};
 
 /// The number of hits of a search without a limit.
-const LIMIT: usize = 20;
-
-/// The number of hits that are returned of a session.
-const HITS_OF_SESSION: usize = 3;
+pub(super) const LIMIT: usize = 20;
 
 /// The number of messages whose text is read and scored: the most promising.
 const MOST_READ: usize = 1000;
@@ -39,25 +33,29 @@ const BYTES_OF_A_WORD: f64 = 6.0;
 
 /// One search within one snapshot.
 pub(super) struct SearchRun<'a> {
-    read: &'a dyn StoreRead,
-    query: &'a SearchQuery,
-    words: &'a Query,
-    filter: IndexFilter,
-    state: IndexState,
-    is_usable: bool,
-    matcher: Matcher<'a>,
-    ranking: Ranking<'a>,
-    visibilities: VisibilityCache,
+    pub(super) read: &'a dyn StoreRead,
+    pub(super) query: &'a SearchQuery,
+    pub(super) words: &'a Query,
+    pub(super) filter: IndexFilter,
+    pub(super) state: IndexState,
+    pub(super) is_usable: bool,
+    pub(super) matcher: Matcher<'a>,
+    pub(super) ranking: Ranking<'a>,
+    pub(super) visibilities: VisibilityCache,
 }
 
 /// A message with its score.
-struct Ranked {
-    found: Match,
-    score: f64,
+pub(super) struct Ranked {
+    pub(super) found: Match,
+    pub(super) score: f64,
+    /// The occurrences of each term, weighted by field.
+    pub(super) weights: Vec<f64>,
+    /// The number of its words.
+    pub(super) words: u32,
 }
 
 /// A message that was read and matches.
-struct Fitting {
+pub(super) struct Fitting {
     role: Role,
     created_at: Option<i64>,
     text: MessageText,
@@ -100,15 +98,15 @@ impl<'a> SearchRun<'a> {
             let Some(hit) = self.fitting(&found.found)? else {
                 continue;
             };
-            if self.folds(&mut page, found, &hit, limit)? {
+            let Some(hit) = self.unlike(&mut page, found, hit, limit)? else {
                 continue;
-            }
+            };
             if page.hits.len() == offset + limit {
                 page.is_full = true;
                 break;
             }
             let hit = self.hit(found, hit)?;
-            page.hits.push(hit);
+            page.push(hit, found);
         }
         Ok(SearchResults {
             hits: page.hits.into_iter().skip(offset).collect(),
@@ -117,90 +115,7 @@ impl<'a> SearchRun<'a> {
         })
     }
 
-    /// Finds sessions.
-    pub(super) fn sessions(mut self) -> StoreResult<SessionResults> {
-        let ranked = self.ranked()?;
-        let mut sessions: HashMap<SessionKey, Vec<&Ranked>> = HashMap::new();
-        for found in ranked.iter().filter(|found| found.score > 0.0) {
-            sessions.entry(found.found.session).or_default().push(found);
-        }
-        let titles = self.titles()?;
-        for session in titles.keys() {
-            sessions.entry(*session).or_default();
-        }
-        let mut sessions: Vec<(f64, SessionKey, Vec<&Ranked>)> = sessions
-            .into_iter()
-            .map(|(session, found)| {
-                let scores = found.iter().map(|found| found.score);
-                let scores = scores.chain(titles.get(&session).copied()).collect();
-                (rank::of_session(scores), session, found)
-            })
-            .collect();
-        sessions.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
-        let (limit, offset) = (self.query.limit.unwrap_or(LIMIT), self.query.offset);
-        let mut results = SessionResults {
-            indexed: self.indexed(),
-            next: (sessions.len() > offset + limit).then_some(offset + limit),
-            ..SessionResults::default()
-        };
-        for (score, session, found) in sessions.into_iter().skip(offset).take(limit) {
-            let mut page = HitPage::default();
-            for found in found {
-                if page.hits.len() == HITS_OF_SESSION {
-                    break;
-                }
-                if let Some(hit) = self.fitting(&found.found)?
-                    && !self.folds(&mut page, found, &hit, usize::MAX)?
-                {
-                    let hit = self.hit(found, hit)?;
-                    page.hits.push(hit);
-                }
-            }
-            let row = self.visibilities.session(self.read, session)?.clone();
-            results.sessions.push(SessionHit {
-                title: session_title(self.read, &row)?,
-                session_id: row.session_id,
-                project: row.project,
-                source: row.source,
-                last_active_at: row.last_active_at,
-                score: rounded(score),
-                hits: page.hits,
-            });
-        }
-        Ok(results)
-    }
-
-    /// Returns the sessions whose own titles match, with their scores. A title made of a prompt is searched as
-    /// a message.
-    fn titles(&mut self) -> StoreResult<HashMap<SessionKey, f64>> {
-        let mut titles = HashMap::new();
-        let of_messages = IndexFilter {
-            sessions: None,
-            ..self.filter.clone()
-        };
-        // A title has no role, tool or time, and is in no context.
-        let is_narrowed = of_messages != IndexFilter::default() || self.query.hidden.is_some();
-        if is_narrowed || self.words.has_conditions() {
-            return Ok(titles);
-        }
-        for row in self.read.sessions()? {
-            let only = self.filter.sessions.as_ref();
-            if only.is_none_or(|only| only.contains(&row.key)) {
-                let score = self.title_score(row.title.as_deref());
-                titles.extend(score.map(|score| (row.key, score)));
-            }
-        }
-        Ok(titles)
-    }
-
-    fn title_score(&mut self, title: Option<&str>) -> Option<f64> {
-        let mut text = MessageText::default();
-        text.push(TextField::Title, own_title(title)?.to_owned());
-        let matches = self.matcher.places(&text)?;
-        Some(self.ranking.score(&matches).score)
-    }
-
-    fn indexed(&self) -> u64 {
+    pub(super) fn indexed(&self) -> u64 {
         if self.is_usable {
             self.state.indexed
         } else {
@@ -209,7 +124,7 @@ impl<'a> SearchRun<'a> {
     }
 
     /// Returns the matching messages, the best first.
-    fn ranked(&mut self) -> StoreResult<Vec<Ranked>> {
+    pub(super) fn ranked(&mut self) -> StoreResult<Vec<Ranked>> {
         let mut candidates = Candidates::default();
         let mut holders = vec![0; self.words.terms.len()];
         if self.is_usable {
@@ -226,9 +141,7 @@ impl<'a> SearchRun<'a> {
         let (chosen, rest) = promising(candidates, &self.ranking);
         let mut ranked = Vec::new();
         for found in chosen {
-            if let Some(Score { score, .. }) = self.score(&found)? {
-                ranked.push(Ranked { found, score });
-            }
+            ranked.extend(self.scored(found)?);
         }
         ranked.sort_by(best_first);
         let positions = self.positions(&ranked)?;
@@ -236,6 +149,7 @@ impl<'a> SearchRun<'a> {
             session: found.found.session,
             at: *at,
             score: found.score,
+            words: found.words,
         };
         let ranked_scores = ranked.iter().zip(&positions).map(positioned);
         let ranked_scores: Vec<PositionedScore> = ranked_scores.collect();
@@ -249,15 +163,21 @@ impl<'a> SearchRun<'a> {
                 Some(score) => *score,
                 None => {
                     let title = self.visibilities.session(self.read, session)?.title.clone();
-                    let score = self.title_score(title.as_deref()).unwrap_or_default();
+                    let title = self.title_match(title.as_deref());
+                    let score = title.map_or(0.0, |title| title.score);
                     *titles.entry(session).or_insert(score)
                 }
             };
-            found.score = score + rank::AROUND * title;
+            found.score = score + rank::TITLE * title;
         }
         ranked.sort_by(best_first);
         // Later pages include them.
-        let unread = |found| Ranked { found, score: 0.0 };
+        let unread = |found| Ranked {
+            found,
+            score: 0.0,
+            weights: Vec::new(),
+            words: 0,
+        };
         ranked.extend(rest.into_iter().map(unread));
         Ok(ranked)
     }
@@ -276,18 +196,23 @@ impl<'a> SearchRun<'a> {
         Ok(kept)
     }
 
-    fn score(&mut self, found: &Match) -> StoreResult<Option<Score>> {
-        let mut score = None;
+    fn scored(&mut self, found: Match) -> StoreResult<Option<Ranked>> {
+        let mut scored = None;
         let seqs = found.seq..found.seq.saturating_add(1);
         let (matcher, ranking) = (&mut self.matcher, &self.ranking);
         self.read
             .message_refs(found.loop_key, seqs, false, &mut |row| {
                 let message = store::codec::decode_ref(&row.message, &mut |_| Ok(None))?;
                 let matches = matcher.places(&message_text(message, found.author));
-                score = matches.map(|matches| ranking.score(&matches));
+                scored = matches.map(|matches| Ranked {
+                    found,
+                    score: ranking.score(&matches).score,
+                    words: matches.length,
+                    weights: matches.weights,
+                });
                 Ok(ControlFlow::Break(()))
             })?;
-        Ok(score)
+        Ok(scored)
     }
 
     /// Returns the positions of the messages in their sessions, counted in messages over all loops.
@@ -384,7 +309,7 @@ impl<'a> SearchRun<'a> {
     }
 
     /// Reads a message that was found; `None` if the filters exclude it.
-    fn fitting(&mut self, found: &Match) -> StoreResult<Option<Fitting>> {
+    pub(super) fn fitting(&mut self, found: &Match) -> StoreResult<Option<Fitting>> {
         let Some(row) = self.row(found)? else {
             return Ok(None);
         };
@@ -410,26 +335,30 @@ impl<'a> SearchRun<'a> {
         }))
     }
 
-    /// Adds a message to a hit before it with nearly the same text, if there is one. A page of `limit` hits that
-    /// was full before could not contain the message: it is a hit of a later page then.
-    fn folds(
+    /// Adds a message to a hit before it with nearly the same text, if there is one; else returns it. Of exact copies the
+    /// newest is the hit. A page of `limit` hits that was full before could not contain the message: it is a hit of a
+    /// later page then.
+    pub(super) fn unlike(
         &mut self,
         page: &mut HitPage,
         found: &Ranked,
-        hit: &Fitting,
+        hit: Fitting,
         limit: usize,
-    ) -> StoreResult<bool> {
+    ) -> StoreResult<Option<Fitting>> {
         let words = WordSet::of(&hit.text);
         let same = page.words.iter().rposition(|known| known.is_like(&words));
         let ends = |same: usize| (same / limit.max(1) + 1).saturating_mul(limit);
         let is_named = |same: &usize| *same < page.hits.len() && page.hits.len() <= ends(*same);
         let Some(same) = same.filter(is_named) else {
             page.words.push(words);
-            return Ok(false);
+            return Ok(Some(hit));
         };
-        let place = self.place(&found.found)?;
+        let mut place = self.place(&found.found)?;
+        if page.words[same].is_copy(&words) && found.found.age() > page.found[same].age() {
+            place = page.newer(same, self.hit(found, hit)?, found);
+        }
         page.hits[same].also.push(place);
-        Ok(true)
+        Ok(None)
     }
 
     fn place(&mut self, found: &Match) -> StoreResult<MessageLocation> {
@@ -444,7 +373,7 @@ impl<'a> SearchRun<'a> {
         })
     }
 
-    fn hit(&mut self, found: &Ranked, hit: Fitting) -> StoreResult<SearchHit> {
+    pub(super) fn hit(&mut self, found: &Ranked, hit: Fitting) -> StoreResult<SearchHit> {
         let MessageLocation {
             session_id,
             loop_id,
@@ -480,11 +409,34 @@ impl<'a> SearchRun<'a> {
 
 /// The hits from the first one on.
 #[derive(Default)]
-struct HitPage {
-    hits: Vec<SearchHit>,
+pub(super) struct HitPage {
+    pub(super) hits: Vec<SearchHit>,
+    /// The messages of the hits.
+    found: Vec<Match>,
     /// The words of each hit.
     words: Vec<WordSet>,
     is_full: bool,
+}
+
+impl HitPage {
+    pub(super) fn push(&mut self, hit: SearchHit, found: &Ranked) {
+        self.hits.push(hit);
+        self.found.push(found.found);
+    }
+
+    /// Replaces a hit by a newer copy, with the score of the better one. Returns the place of the older copy.
+    fn newer(&mut self, at: usize, hit: SearchHit, found: &Ranked) -> MessageLocation {
+        let before = std::mem::replace(&mut self.hits[at], hit);
+        self.found[at] = found.found;
+        self.hits[at].score = before.score;
+        self.hits[at].also = before.also;
+        MessageLocation {
+            session_id: before.session_id,
+            loop_id: before.loop_id,
+            turn: before.turn,
+            seq: before.seq,
+        }
+    }
 }
 
 /// Returns the sessions to search; all if `None`. Hidden sessions are skipped, unless one is named.
@@ -540,7 +492,7 @@ fn best_first(one: &Ranked, other: &Ranked) -> std::cmp::Ordering {
     by_score.then_with(|| other.found.age().cmp(&one.found.age()))
 }
 
-fn rounded(score: f64) -> f64 {
+pub(super) fn rounded(score: f64) -> f64 {
     (score * 1e6).round() / 1e6
 }
 
