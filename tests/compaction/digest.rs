@@ -780,11 +780,11 @@ fn the_budget_holds_for_any_counter() {
     }
 }
 
-/// Returns the turns that a document names, parsed without the library: each `t` with a number in the part of a line
-/// that lists turns.
 /// The heading of the values, and the one of a small document.
 const VALUES: [&str; 2] = ["## Exact values", "## Values"];
 
+/// Returns the turns that a document names, parsed without the library: each `t` with a number in the part of a line
+/// that lists turns.
 fn named_turns(text: &str) -> BTreeSet<u32> {
     let (mut turns, mut is_values) = (BTreeSet::new(), false);
     for line in text.lines().skip(usize::from(text.starts_with('['))) {

@@ -4,6 +4,7 @@ mod activity;
 mod budget;
 mod concurrent;
 mod digest;
+mod digest_kept;
 mod digest_store;
 mod handback;
 mod live;

@@ -30,7 +30,10 @@ fn cleared(uses: u64) -> Any {
 fn runs(saver: &Checkpoints) -> Vec<String> {
     let store = saver.store();
     let sql = "SELECT strategy FROM v_compaction_runs ORDER BY started_at, run_id";
-    let rows = store.database().query_within(sql, QueryLimits::default()).unwrap();
+    let rows = store
+        .database()
+        .query_within(sql, QueryLimits::default())
+        .unwrap();
     let strategies = rows.records().into_iter().map(|row| row.text("strategy"));
     strategies.collect::<Option<_>>().unwrap()
 }

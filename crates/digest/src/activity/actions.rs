@@ -135,6 +135,12 @@ fn is_shell(words: &[String]) -> bool {
     has_word(words, tools::SHELLS)
 }
 
+/// True if an argument of a search only says how to show the results: the agent knows it from its tool.
+pub(crate) fn is_search_setting(tool: &str, key: &str) -> bool {
+    arguments::SEARCH_SETTINGS.contains(&&*key.to_lowercase())
+        && has_word(&words_of(tool), tools::SEARCHING_TEXT)
+}
+
 /// True if one of the words of a name is in a table.
 fn has_word(words: &[String], table: &[&str]) -> bool {
     words.iter().any(|word| table.contains(&&**word))

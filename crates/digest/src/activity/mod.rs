@@ -23,6 +23,7 @@ mod shell;
 mod tables;
 mod work;
 
+pub(crate) use actions::is_search_setting;
 pub use actions::texts::{
     FileChange, Hunk, HunkLine, TextChange, TextReplacement, message_changes,
 };

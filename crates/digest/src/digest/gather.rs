@@ -13,7 +13,7 @@ use super::values::scan::{ScannedValue, scan};
 use super::values::{FactSource, Shape, ValueLedger, is_value};
 use crate::activity::noise::clean;
 use crate::activity::outcome::{output_of, refusal_words};
-use crate::activity::{Activity, SourceTurn};
+use crate::activity::{Activity, SourceTurn, is_search_setting};
 use loopstore_model::compaction::{LoopMessage, image_facts};
 use loopstore_model::{
     AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
@@ -26,6 +26,8 @@ const MAX_PROMPT_VALUES: usize = 24;
 const MOST_FACTS: usize = 1 << 18;
 /// The most bytes of statements. Beyond it, the oldest statements of messages with calls are dropped.
 const MOST_STATED: usize = 1 << 24;
+/// Keys of the address of a thing itself, among those that end as links of an API's answer do.
+const OWN_ADDRESS: [&str; 3] = ["base_url", "clone_url", "html_url"];
 /// A text of the harness is split into sentences if it is longer than this, in bytes; shorter ones are notices.
 const LONG_NOTICE: usize = 2_000;
 
@@ -209,6 +211,9 @@ impl Gatherer {
         if let Ok(arguments) = call.arguments.read::<Value>() {
             self.named.call(&call.id, &arguments);
             leaves(&arguments, &call.name, &mut |key, text, is_key| {
+                if is_search_setting(&call.name, key) {
+                    return;
+                }
                 let label = values.label(key);
                 let commands = commands(text);
                 for beginning in beginnings(text, &commands) {
@@ -284,7 +289,12 @@ impl Gatherer {
         let values = &mut self.record.values;
         leaves(value, tool, &mut |key, text, is_key| {
             let label = values.label(key);
-            let added = values.add(text, label, FactSource::Field, place);
+            // An API's answer links to everything around a thing; the address of the thing itself has a plain name.
+            let source = match key.ends_with("_url") && !OWN_ADDRESS.contains(&key) {
+                true => FactSource::Mentioned,
+                false => FactSource::Field,
+            };
+            let added = values.add(text, label, source, place);
             if !is_key && (added.is_none() || text.contains(' ')) {
                 scan(text, &mut |found| {
                     add_found(values, found, label, FactSource::Mentioned, place);

@@ -60,7 +60,7 @@ const INSTRUCTION_BYTES: usize = 1_000;
 const SMALL: usize = 2_400;
 /// The percentage for values of the bytes that the other sections leave: on a page of at least [`LARGE`] bytes, and on
 /// one of [`SMALL`]. Between both it is interpolated.
-const VALUES: usize = 30;
+const VALUES: usize = 40;
 const MOST_VALUES: usize = 90;
 /// The same percentage in a conversation without calls, where facts are in sentences.
 const VALUES_OF_CONVERSATION: usize = 8;
@@ -231,6 +231,7 @@ impl<'a> PageWriter<'a> {
         }
         if most < SMALL && !self.is_conversation {
             self.task(&mut draft, most);
+            self.specification(&mut draft, most / share::SPECIFICATION);
             self.plan(&mut draft, most / share::PLAN);
             self.files(&mut draft, most / share::FILES);
             self.ranked(&mut draft, OPEN_ERROR, most / share::COMMANDS);

@@ -11,8 +11,9 @@ use loopstore_model::Int;
 /// The longest text that is kept whole, in bytes; of a longer one, half of this is kept at each end.
 const LONGEST_TEXT: usize = 65_536;
 
-/// The number of prompts before a statement that it may take back.
-const TAKEN_BACK: usize = 4;
+/// The number of prompts before a statement that it may take back, and in a conversation, where asides come between.
+const TAKEN_BACK: usize = 6;
+const TAKEN_BACK_IN_CONVERSATION: usize = 16;
 
 /// The speaker of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -175,9 +176,13 @@ impl DocumentRecord {
     }
 
     /// Returns for each statement the last of the statements that take it back, if any: a person's statement takes back
-    /// the person's [`TAKEN_BACK`] prompts before it, and in a conversation what the agent said between them.
+    /// some of the person's prompts before it, and in a conversation what the agent said between them.
     pub(super) fn replacements(&self, is_conversation: bool) -> Vec<Option<usize>> {
         let mut last: Vec<Option<usize>> = vec![None; self.statements.len()];
+        let most = match is_conversation {
+            true => TAKEN_BACK_IN_CONVERSATION,
+            false => TAKEN_BACK,
+        };
         // Backwards, so that a statement that was taken back itself hands on the one that replaced it.
         let (mut by, mut left) = (None, 0);
         for (at, statement) in self.statements.iter().enumerate().rev() {
@@ -187,7 +192,7 @@ impl DocumentRecord {
                 last[at] = by;
             }
             if !statement.takes_back.is_empty() {
-                (by, left) = (last[at].or(Some(at)), TAKEN_BACK);
+                (by, left) = (last[at].or(Some(at)), most);
             } else if is_person {
                 left = left.saturating_sub(1);
             }

@@ -195,6 +195,21 @@ pub(in super::super) const TASKS: &[&str] = &["prompt", "task", "instructions", 
 /// The pattern or question of a search.
 pub(in super::super) const SEARCHES: &[&str] = &["pattern", "query", "regex"];
 
+/// Arguments by which a search says how to show its results.
+pub(in super::super) const SEARCH_SETTINGS: &[&str] = &[
+    "case_sensitive",
+    "context_lines",
+    "head_limit",
+    "max_results",
+    "mode",
+    "multiline",
+    "order",
+    "output_mode",
+    "outputmode",
+    "sort",
+    "type",
+];
+
 /// Arguments that a call with a path has only if it is a search.
 pub(in super::super) const SEARCHES_IN_A_PATH: &[&str] = &["pattern", "query"];
 

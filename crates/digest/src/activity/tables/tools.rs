@@ -46,6 +46,9 @@ pub(in super::super) const SEARCHING: &[&str] = &[
     "mkdir",
 ];
 
+/// Tools that search in files.
+pub(in super::super) const SEARCHING_TEXT: &[&str] = &["glob", "grep", "rg", "ripgrep"];
+
 /// Tools that move a file.
 pub(in super::super) const MOVING: &[&str] = &["move", "rename", "mv"];
 

@@ -45,3 +45,25 @@ fn of_more_words_than_are_held_the_oldest_are_forgotten() {
     assert!((MOST_STATED / 4..=MOST_STATED).contains(&held), "{held}");
     assert_eq!(statements.last().unwrap().place.turn, 1_199);
 }
+
+#[test]
+fn a_value_that_a_person_replaced_does_not_hold_until_it_occurs_again() {
+    let mut gatherer = Gatherer::default();
+    let prompts = ["Book it for 300 guests.", "Actually, I need 120, not 300."];
+    for (turn, prompt) in (0..).zip(prompts) {
+        gatherer.messages(None, &[placed(turn, Message::user(prompt))]);
+    }
+    let is_replaced = |gatherer: &Gatherer, value: &str| {
+        let mut facts = gatherer.record.values.facts.iter();
+        facts
+            .find(|fact| fact.value == value)
+            .unwrap()
+            .is_replaced()
+    };
+    assert!(is_replaced(&gatherer, "300") && !is_replaced(&gatherer, "120"));
+    gatherer.messages(
+        None,
+        &[placed(2, Message::user("Now 300 guests after all."))],
+    );
+    assert!(!is_replaced(&gatherer, "300"));
+}

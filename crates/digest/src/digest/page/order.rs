@@ -21,6 +21,11 @@ const REACTION: f64 = 0.3;
 const OF_PERSON: f64 = 1.8;
 const ASKED_BY_PERSON: f64 = 0.6;
 const LISTED_BY_AGENT: f64 = 0.5;
+/// The factors of a person's statement that is told in passing or corrects, and of one that is not about the person.
+const IN_PASSING: f64 = 1.5;
+const OF_OTHERS: f64 = 0.7;
+/// Words by which a person speaks of the own side.
+const OWN: [&str; 7] = ["i", "me", "mine", "my", "our", "us", "we"];
 /// The weight of a unit of a harness's text.
 const PUT_IN: f64 = 0.2;
 /// The weight of a unit of a harness's text that is the task.
@@ -174,9 +179,25 @@ fn speech_weight(
         Substance::Reaction if is_dialogue => Some(REACTION),
         Substance::Question if by_person => Some(ASKED_BY_PERSON),
         Substance::Question if !is_conversation => Some(ASKED),
-        Substance::Statement if by_person => Some(OF_PERSON),
+        Substance::Statement if by_person => Some(OF_PERSON * own_fact(&text.text)),
         Substance::Statement if is_dialogue && text.lead.is_some() => Some(LISTED_BY_AGENT),
         Substance::Reaction | Substance::Question | Substance::Statement => Some(1.0),
+    }
+}
+
+/// Returns the factor of a person's statement: more for a fact that is told in passing or corrected, less for what is
+/// not about the person.
+fn own_fact(text: &str) -> f64 {
+    let words = words_of(text);
+    let begins = |at: usize, word: &str| words.get(at).is_some_and(|own| own == word);
+    let in_passing = (0..words.len())
+        .any(|at| begins(at, "by") && begins(at + 1, "the") && begins(at + 2, "way"));
+    if in_passing || begins(0, "actually") {
+        IN_PASSING
+    } else if words.iter().any(|word| OWN.contains(&word.as_str())) {
+        1.0
+    } else {
+        OF_OTHERS
     }
 }
 

@@ -48,6 +48,7 @@ fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
         && label.chars().count() <= 30
         && label.chars().all(names)
         && value.contains(' ')
+        && !is_clause(value)
         && is_value(value)
     {
         let label = Some(label);
@@ -57,6 +58,14 @@ fn named_line<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
             quoted: false,
         });
     }
+}
+
+/// The most words of a value; more are a sentence.
+const MOST_WORDS: usize = 8;
+
+/// True if the text after a word and a colon is a sentence: `Note: it was not built.`
+fn is_clause(text: &str) -> bool {
+    text.ends_with(['.', '!', '?']) || text.split_whitespace().count() > MOST_WORDS
 }
 
 fn quoted<'a>(line: &'a str, each: &mut dyn FnMut(ScannedValue<'a>)) {
@@ -179,6 +188,7 @@ mod tests {
                 (None, "src/main.rs")
             ]
         );
+        assert!(values("Note: the build was not run.").is_empty());
         assert_eq!(
             values("- Branch: fix the build")[0],
             (Some("Branch"), "fix the build")
