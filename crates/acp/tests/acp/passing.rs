@@ -97,6 +97,29 @@ proptest! {
     }
 
     #[test]
+    fn every_byte_that_the_store_does_not_answer_passes_after_it_has_offered_sessions(pieces in stream()) {
+        let stage = Stage::new();
+        let script = format!("IFS= read -r line; echo '{}'; exec cat", initialized(json!({})));
+        let mut editor = stage.connect(shell(&script));
+        editor.call(0, "initialize", initialize("/w".as_ref()).0);
+        // A request that the store answers is for no agent.
+        let is_served = |piece: &Vec<u8>| {
+            let text = String::from_utf8_lossy(piece);
+            ["session/load", "session/list"].iter().any(|name| text.contains(name))
+        };
+        let pieces: Vec<Vec<u8>> = pieces.into_iter().filter(|piece| !is_served(piece)).collect();
+        let mut input = editor.input_for_thread();
+        let written = pieces.concat();
+        let writer = std::thread::spawn(move || {
+            pieces.iter().for_each(|piece| std::io::Write::write_all(&mut input, piece).unwrap());
+        });
+        let bytes = editor.rest();
+        writer.join().unwrap();
+        editor.finish();
+        prop_assert!(bytes == written, "the bytes differ");
+    }
+
+    #[test]
     fn every_byte_passes_without_a_store(pieces in stream()) {
         prop_assert!(echo(no_store(), &pieces) == pieces.concat());
     }
