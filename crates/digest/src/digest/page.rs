@@ -34,8 +34,9 @@ mod share {
     pub(super) const INSTRUCTIONS_AMONG_PEOPLE: usize = 16;
     /// Statements that take back what was said before.
     pub(super) const REPLACEMENTS: usize = 4;
-    /// The text of the task that a tool returned.
+    /// The text of the task that a tool returned, and on a small page.
     pub(super) const SPECIFICATION: usize = 10;
+    pub(super) const SPECIFICATION_OF_SMALL: usize = 16;
     pub(super) const PLAN: usize = 6;
     pub(super) const FILES: usize = 4;
     pub(super) const COMMANDS: usize = 8;
@@ -60,7 +61,7 @@ const INSTRUCTION_BYTES: usize = 1_000;
 const SMALL: usize = 2_400;
 /// The percentage for values of the bytes that the other sections leave: on a page of at least [`LARGE`] bytes, and on
 /// one of [`SMALL`]. Between both it is interpolated.
-const VALUES: usize = 40;
+const VALUES: usize = 30;
 const MOST_VALUES: usize = 90;
 /// The same percentage in a conversation without calls, where facts are in sentences.
 const VALUES_OF_CONVERSATION: usize = 8;
@@ -231,7 +232,7 @@ impl<'a> PageWriter<'a> {
         }
         if most < SMALL && !self.is_conversation {
             self.task(&mut draft, most);
-            self.specification(&mut draft, most / share::SPECIFICATION);
+            self.specification(&mut draft, most / share::SPECIFICATION_OF_SMALL);
             self.plan(&mut draft, most / share::PLAN);
             self.files(&mut draft, most / share::FILES);
             self.ranked(&mut draft, OPEN_ERROR, most / share::COMMANDS);
