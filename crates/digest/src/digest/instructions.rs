@@ -38,6 +38,9 @@ const RULES: [&str; 10] = [
     "rules",
 ];
 
+/// Verbs after `must` that say how something is to be.
+const STATES: [&str; 6] = ["be", "have", "never", "not", "remain", "stay"];
+
 /// Words that refer to an earlier sentence.
 const REFERENCES: [&str; 8] = ["both", "it", "so", "that", "them", "these", "this", "those"];
 
@@ -104,7 +107,7 @@ fn order_at(words: &[String]) -> Option<usize> {
         let is_due =
             |verb: usize| begins_with_any(&rest[verb..], &MODALS) && !supposes(&rest[verb..]);
         let has_subject = SUBJECTS.contains(&rest[0].as_str());
-        if has_subject && (1..rest.len().min(8)).any(is_due) {
+        if has_subject && (1..rest.len().min(8)).any(is_due) || is_required(rest) {
             return Some(at);
         }
         if !OPENERS.contains(&rest[0].as_str()) && !rest[0].ends_with("ly") {
@@ -132,6 +135,21 @@ fn is_told(words: &[String]) -> bool {
     words.first().is_some_and(|verb| {
         (verb.len() > 4 && verb.ends_with("ed")) || (verb.len() > 5 && verb.ends_with("ing"))
     })
+}
+
+/// True if a clause says how things without an article must be: `prices must be in euro`. What they must do is told of
+/// others, and `the cause must be the cache` supposes.
+fn is_required(words: &[String]) -> bool {
+    let Some(modal @ 1..=2) = words.iter().position(|word| word == "must") else {
+        return false;
+    };
+    let is_state = words
+        .get(modal + 1)
+        .is_some_and(|verb| STATES.contains(&verb.as_str()));
+    let is_bare = words[..modal].iter().all(|word| !is_stop_word(word))
+        && words[modal - 1].ends_with('s')
+        && !SELVES.contains(&words[0].as_str());
+    is_state && is_bare && !supposes(&words[modal..])
 }
 
 /// True if a modal and its verb suppose something: `must have been`, `you must be so glad`.
@@ -180,6 +198,8 @@ mod tests {
             "Never push to main.",
             "please don't touch the schema",
             "All dates must be in UTC.",
+            "Prices must be in euro.",
+            "Commit messages must never name a customer.",
             "All endpoints must have authentication.",
             "Always have two approvals.",
             "From now on use window seats.",
@@ -223,6 +243,9 @@ mod tests {
             "I won't quit, no matter what.",
             "Don't worry about it.",
             "Homeowners must ensure that the roof holds.",
+            "The cause must be the cache.",
+            "The settings must be wrong.",
+            "Guests must have been late.",
             "The tide tables don't match.",
             "My brother always takes the ferry.",
             "We always sail at noon.",

@@ -126,9 +126,9 @@ pub(super) fn statement_order(
         for (unit, text) in statement.units.units.iter().enumerate() {
             if seen.insert(&text.text) {
                 let raw = if text.is_raw { RAW } else { 1.0 };
-                let spoken = match speech_weight(statement, unit, is_dialogue, is_conversation) {
-                    Some(spoken) => spoken,
-                    None => continue,
+                let Some(spoken) = speech_weight(statement, unit, is_dialogue, is_conversation)
+                else {
+                    continue;
                 };
                 let constrains =
                     statement.speaker == SpeakerRole::Harness && is_instruction(&text.text);
