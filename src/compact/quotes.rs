@@ -15,22 +15,21 @@ use crate::store::{
 };
 
 impl Snapshot {
-    /// Returns a block on a loop that quotes a message with the live edits.
-    pub(super) fn quoting(&self, loop_key: LoopKey, message: &PinnedMessage) -> QuotingBlock<'_> {
-        let mut prompts = self.prompts.iter();
-        let prompt = prompts.find(|prompt| prompt.message == *message);
-        QuotingBlock {
-            loop_key,
-            edits: prompt.map_or(&[], |prompt| &prompt.edits),
-        }
+    /// Returns the ids of the runs whose live edits removed or replaced something of a message, with which it is quoted.
+    fn edits_of(&self, message: &PinnedMessage) -> BTreeSet<String> {
+        let mut links = self.chain.links.iter();
+        let link = links.find(|link| link.row.key == message.loop_key);
+        let edits = link.and_then(|link| link.edits.as_ref());
+        let only = message.seq..message.seq.saturating_add(1);
+        let runs = edits.into_iter().flat_map(|edits| edits.rewriting(&only));
+        runs.map(str::to_owned).collect()
     }
 
-    /// Returns the ids of the runs that replaced something of these messages.
+    /// Returns the ids of the runs that removed or replaced something of these messages.
     pub(super) fn quote_edits(&self, messages: &[PinnedMessage]) -> Vec<String> {
-        let prompts = self.prompts.iter();
-        let quoted = prompts.filter(|prompt| messages.binary_search(&prompt.message).is_ok());
-        let runs: BTreeSet<&String> = quoted.flat_map(|prompt| &prompt.edits).collect();
-        runs.into_iter().cloned().collect()
+        let runs = messages.iter().flat_map(|message| self.edits_of(message));
+        let runs: BTreeSet<String> = runs.collect();
+        runs.into_iter().collect()
     }
 }
 
@@ -41,7 +40,11 @@ impl CandidatePlanner<'_> {
         store::read(self.store, |read| {
             let mut size = self.prompts_size();
             for pin in &self.snapshot.pins.messages {
-                let block = self.snapshot.quoting(leaf, pin);
+                let edits = self.snapshot.quote_edits(std::slice::from_ref(pin));
+                let block = QuotingBlock {
+                    loop_key: leaf,
+                    edits: &edits,
+                };
                 let body = quote_body(read, self.store.counter(), block, pin.place())?;
                 size.add(Size {
                     tokens: body.tokens,
@@ -69,7 +72,11 @@ impl StepPlanner<'_> {
         store::read(self.planner.store, |read| {
             let quoted = pins.iter().filter(|pin| is_quoted(pin));
             let tokens = quoted.map(|pin| {
-                let block = self.snapshot.quoting(own, pin);
+                let edits = self.snapshot.quote_edits(std::slice::from_ref(pin));
+                let block = QuotingBlock {
+                    loop_key: own,
+                    edits: &edits,
+                };
                 Ok(quote_body(read, counter, block, pin.place())?.tokens)
             });
             tokens.sum()

@@ -10,6 +10,9 @@ use crate::store::index::IndexFilter;
 use crate::store::prompt::{own_title, session_title};
 use crate::store::{SessionKey, StoreResult};
 
+/// A session with its fused rank, the score of its best message, and its hits.
+type RankedSession<'r> = (f64, f64, (SessionKey, Vec<&'r Ranked>));
+
 /// The number of hits that are returned of a session.
 const HITS_OF_SESSION: usize = 3;
 
@@ -98,7 +101,7 @@ impl SearchRun<'_> {
         let usual = SessionWords::mean(texts.iter());
         let whole = texts.iter().map(|text| self.ranking.whole(text, usual));
         let fused = rank::fused(&best, &whole.collect::<Vec<f64>>());
-        let mut order: Vec<(f64, f64, (SessionKey, Vec<&Ranked>))> = fused
+        let mut order: Vec<RankedSession<'_>> = fused
             .into_iter()
             .zip(best)
             .zip(sessions)

@@ -38,10 +38,8 @@ pub(crate) fn align(a: &mut SessionDocument, b: &mut SessionDocument) -> Result<
         *known = (*known).max(*tick);
     }
     let mut passes = 0;
-    while sides
-        .iter()
-        .fold(false, |moved, side| raise(side, &mut ticks) || moved)
-    {
+    // Each pass raises the events of both sides.
+    while sides.each_ref().map(|side| raise(side, &mut ticks)) != [false, false] {
         passes += 1;
         if passes > PASSES {
             return Err("both databases have the same events in another order".into());

@@ -74,12 +74,11 @@ fn a_copy_has_the_edits_with_their_undos() {
     compacted(&saver);
     let source = handle(&saver, "t");
     let before = shown(&source);
-    let old = EditFilter {
-        older_than: Some(2),
+    let long = EditFilter {
         larger: Some(1_000),
         ..EditFilter::default()
     };
-    let request = EditRequest::clear([EditTarget::Matching(old)]);
+    let request = EditRequest::clear([EditTarget::Matching(long)]);
     assert!(!source.edit(&request).unwrap().edits.is_empty());
     saver.copy_thread("t", "u").unwrap();
     let copy = handle(&saver, "u");

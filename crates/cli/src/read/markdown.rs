@@ -184,8 +184,15 @@ fn stressed(text: &str, before: Option<char>) -> Option<(&str, Look, usize)> {
     let inner = &text[mark.len()..];
     let end = inner.find(mark)?;
     let words = &inner[..end];
-    let after = inner[end + mark.len()..].chars().next();
-    let is_word = !words.is_empty()
+    let tail = &inner[end + mark.len()..];
+    let after = tail.chars().next();
+    // `__init__.py` is a name.
+    let is_name = mark.starts_with('_')
+        && tail
+            .strip_prefix('.')
+            .is_some_and(|more| more.starts_with(char::is_alphanumeric));
+    let is_word = !is_name
+        && !words.is_empty()
         && !words.starts_with([' ', '*', '_'])
         && !words.ends_with([' ', '*', '_'])
         && !words.contains('`')

@@ -52,7 +52,7 @@ impl<T: Write> Write for Cut<T> {
 fn over(here: &Store, there: &Path, bytes: i64) -> Result<SyncReport, SyncError> {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let left = Arc::new(AtomicI64::new(bytes));
-    let result = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         scope.spawn(move || {
             let open = &mut |_: &OpenRequest| -> Result<Box<dyn Database>, String> {
                 Ok(Box::new(SqliteStore::open(there).unwrap()))
@@ -69,8 +69,7 @@ fn over(here: &Store, there: &Path, bytes: i64) -> Result<SyncReport, SyncError>
         let result = sync_stream(here.database(), streams, "", &options, &mut |_, _| {});
         ours.shutdown(std::net::Shutdown::Both).unwrap();
         result
-    });
-    result
+    })
 }
 
 fn histories(store: &Store, name: &str, seeds: std::ops::Range<u64>) {
@@ -175,7 +174,7 @@ fn bad_answers_end_the_sync_with_an_error() {
     assert!(answered(&with(&message(&"[".repeat(100_000)))).contains("unknown message"));
     assert!(answered(&with(&info)).contains("ended"));
     let wrong = message(r#"{"answer":"finished"}"#);
-    assert!(answered(&with(&[info.clone(), wrong].concat())).contains("unexpected"));
+    assert!(answered(&with(&[info, wrong].concat())).contains("unexpected"));
 }
 
 #[test]
@@ -203,7 +202,7 @@ fn bad_requests_are_refused_and_write_nothing() {
         [store.clone(), data(b"+\xff\xff\xff\xff")].concat(),
         [store.clone(), data(b"=\0\0\0\0\x01\0\0\0")].concat(),
         [store.clone(), data(b"?????")].concat(),
-        [store.clone(), data(b"")].concat(),
+        [store, data(b"")].concat(),
         erase,
         message(r#"{"request":"entries","buckets":[65535]}"#),
         message(r#"{"request":"load","id":"\u0000"}"#),
