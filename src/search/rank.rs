@@ -398,7 +398,7 @@ mod tests {
         let scores = with_surroundings(&positioned);
         assert!(scores[0] > scores[2] && scores[2] > scores[3], "{scores:?}");
         assert_eq!(scores[3..], [1.0, 1.0]);
-        assert!(scores[1] > 10.0 && scores[0] < 5.0, "{scores:?}");
+        assert!(scores[1] > 10.0 && scores[0] < 6.0, "{scores:?}");
     }
 
     #[test]
