@@ -20,7 +20,7 @@ use crate::model::{AgentMessage, LoopId, LoopRecord, LoopStatus, SessionId, Tool
 use crate::search::{Recall, SearchQuery};
 use crate::store::append::{Appended, free_loop_id, set_status};
 use crate::store::session::{self, Fork, SessionLabels};
-use crate::store::{self, SessionKey, SessionStore, StoreError, StoreRead, StoreResult, UsageCost};
+use crate::store::{self, SessionKey, SessionStore, StoreError, StoreRead, StoreResult};
 
 /// The handle of a session, which is the history of one agent. Clones share the state of the handle.
 ///
@@ -134,34 +134,6 @@ impl SessionHandle {
                 None => begin_session(write, &self.id)?.session,
             };
             session::label(write, key, labels)
-        })?)
-    }
-
-    /// Returns the tokens and the cost that providers reported for the answers of the session, in all its loops. The
-    /// answers bring them: [`provider::read`](crate::provider::read) keeps the usage of a provider's answer, and
-    /// [`Message::with_usage`](crate::Message::with_usage) sets it.
-    ///
-    /// ```
-    /// use loopstore::model::Usage;
-    /// use loopstore::{Message, Store};
-    ///
-    /// let chat = Store::in_memory()?.session("weather")?;
-    /// let usage = Usage { input: 1_200.into(), output: 80.into(), ..Usage::default() };
-    /// chat.append([Message::user("Will it rain?"), Message::assistant("No.").with_usage(usage)])?;
-    /// assert_eq!(chat.usage()?.total, 1_280);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the session does not exist, or the store fails.
-    pub fn usage(&self) -> Result<UsageCost> {
-        Ok(store::read(self.backend(), |read| {
-            let session = session_key(read, &self.id)?;
-            let mut sum = UsageCost::default();
-            for row in read.usage(session)? {
-                sum.add(&UsageCost::from(&row));
-            }
-            Ok(sum)
         })?)
     }
 
@@ -614,7 +586,7 @@ impl std::fmt::Debug for SessionHandle {
     }
 }
 
-fn session_key(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionKey> {
+pub(super) fn session_key(read: &dyn StoreRead, id: &SessionId) -> StoreResult<SessionKey> {
     let row = read.session(id)?;
     row.map(|row| row.key)
         .ok_or_else(|| StoreError::NoSession(id.to_string()))

@@ -1,10 +1,11 @@
 //! Summaries of sessions for lists, made without reading messages.
 
+use super::session::session_key;
 use super::{Result, SessionHandle, Store};
 use crate::model::{LoopId, SessionId};
 use crate::store::Record;
 use crate::store::prompt::{own_title, session_prompt};
-use crate::store::{self, SessionCursor, SessionFilter, StoreError, StoreResult};
+use crate::store::{self, SessionCursor, SessionFilter, StoreError, StoreResult, UsageCost};
 
 /// A session in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +104,34 @@ impl Store {
 }
 
 impl SessionHandle {
+    /// Returns the tokens and the cost that providers reported for the answers of the session, in all its loops. The
+    /// answers bring them: [`provider::read`](crate::provider::read) keeps the usage of a provider's answer, and
+    /// [`Message::with_usage`](crate::Message::with_usage) sets it.
+    ///
+    /// ```
+    /// use loopstore::model::Usage;
+    /// use loopstore::{Message, Store};
+    ///
+    /// let chat = Store::in_memory()?.session("weather")?;
+    /// let usage = Usage { input: 1_200.into(), output: 80.into(), ..Usage::default() };
+    /// chat.append([Message::user("Will it rain?"), Message::assistant("No.").with_usage(usage)])?;
+    /// assert_eq!(chat.usage()?.total, 1_280);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the session does not exist, or the store fails.
+    pub fn usage(&self) -> Result<UsageCost> {
+        Ok(store::read(self.store().database(), |read| {
+            let session = session_key(read, self.id())?;
+            let mut sum = UsageCost::default();
+            for row in read.usage(session)? {
+                sum.add(&UsageCost::from(&row));
+            }
+            Ok(sum)
+        })?)
+    }
+
     /// True if the session exists: something was appended to it, or its title was set.
     ///
     /// # Errors

@@ -50,10 +50,10 @@ impl fmt::Display for Unrecorded {
 }
 
 /// The number of unrecorded parts by reason.
-pub(crate) type Counts = BTreeMap<Unrecorded, u64>;
+pub(crate) type PassedCounts = BTreeMap<Unrecorded, u64>;
 
 /// Adds to a count.
-pub(crate) fn add(counts: &mut Counts, reason: Unrecorded, count: u64) {
+pub(crate) fn add(counts: &mut PassedCounts, reason: Unrecorded, count: u64) {
     if count > 0 {
         *counts.entry(reason).or_default() += count;
     }

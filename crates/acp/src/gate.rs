@@ -30,7 +30,7 @@ const MAX_FIRST: usize = 1 << 20;
 const VERSION: u64 = 1;
 
 /// A piece of a stream at a gate.
-enum Piece<'a> {
+enum LinePiece<'a> {
     /// Bytes to pass on unread.
     Raw(&'a [u8]),
     /// A whole line with its end.
@@ -50,31 +50,31 @@ impl Holder {
         &mut self,
         mut bytes: &[u8],
         holds: impl Fn() -> bool,
-        mut each: impl FnMut(Piece<'_>) -> io::Result<()>,
+        mut each: impl FnMut(LinePiece<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         while !bytes.is_empty() {
             let holds = holds();
             if self.held.is_empty() && !holds {
                 self.is_within_line = !bytes.ends_with(b"\n");
-                return each(Piece::Raw(bytes));
+                return each(LinePiece::Raw(bytes));
             }
             let end = memchr(b'\n', bytes).map(|at| at + 1);
             let (first, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
             bytes = rest;
             if self.is_within_line {
                 self.is_within_line = end.is_none();
-                each(Piece::Raw(first))?;
+                each(LinePiece::Raw(first))?;
             } else if end.is_none() {
                 self.held.extend_from_slice(first);
                 if self.held.len() > MAX_HELD || !holds {
                     self.is_within_line = true;
-                    each(Piece::Raw(&std::mem::take(&mut self.held)))?;
+                    each(LinePiece::Raw(&std::mem::take(&mut self.held)))?;
                 }
             } else if self.held.is_empty() {
-                each(Piece::Line(first))?;
+                each(LinePiece::Line(first))?;
             } else {
                 self.held.extend_from_slice(first);
-                each(Piece::Line(&std::mem::take(&mut self.held)))?;
+                each(LinePiece::Line(&std::mem::take(&mut self.held)))?;
             }
         }
         Ok(())
@@ -106,8 +106,8 @@ impl EditorGate {
         let shared = &self.shared;
         let holds = || matches!(shared.serving().phase, Phase::Ready(_));
         self.holder.feed(bytes, holds, |piece| match piece {
-            Piece::Raw(bytes) => shared.to_agent.pass(bytes),
-            Piece::Line(line) => match request(shared, line) {
+            LinePiece::Raw(bytes) => shared.to_agent.pass(bytes),
+            LinePiece::Line(line) => match request(shared, line) {
                 Some(line) => shared.to_agent.pass(&line),
                 None => Ok(()),
             },
@@ -247,8 +247,8 @@ impl AgentGate {
         let shared = &self.shared;
         let holds = || shared.serving().reads_agent();
         self.holder.feed(bytes, holds, |piece| match piece {
-            Piece::Raw(bytes) => shared.to_editor.pass(bytes),
-            Piece::Line(line) => match answer(shared, line) {
+            LinePiece::Raw(bytes) => shared.to_editor.pass(bytes),
+            LinePiece::Line(line) => match answer(shared, line) {
                 Some(line) => shared.to_editor.pass(&line),
                 None => Ok(()),
             },

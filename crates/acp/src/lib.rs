@@ -35,4 +35,4 @@ mod worker;
 
 pub use counts::Unrecorded;
 pub use proxy::{AgentProcess, Proxy, ProxyOptions, ProxyReport, UnrecordedCount};
-pub use worker::OpenStore;
+pub use worker::StoreOpener;

@@ -10,9 +10,9 @@ use memchr::memchr;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A writer of bytes that are passed on, with lines of the proxy inserted between whole lines.
-pub(crate) struct Outlet(Mutex<State>);
+pub(crate) struct Outlet(Mutex<OutletState>);
 
-struct State {
+struct OutletState {
     writer: Option<Box<dyn Write + Send>>,
     /// True if the last byte that was passed on did not end a line.
     is_within_line: bool,
@@ -22,14 +22,14 @@ struct State {
 
 impl Outlet {
     pub fn new(writer: Box<dyn Write + Send>) -> Self {
-        Self(Mutex::new(State {
+        Self(Mutex::new(OutletState {
             writer: Some(writer),
             is_within_line: false,
             waiting: Vec::new(),
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OutletState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,7 +70,7 @@ impl Outlet {
     }
 }
 
-impl State {
+impl OutletState {
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let writer = self.writer.as_mut().ok_or(ErrorKind::BrokenPipe)?;
         while !bytes.is_empty() {

@@ -11,12 +11,12 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use crate::counts::{Counts, Unrecorded, add};
+use crate::counts::{PassedCounts, Unrecorded, add};
 use crate::gate::{AgentGate, EditorGate};
 use crate::outlet::Outlet;
-use crate::queue::{Direction, Queue};
+use crate::queue::{Direction, LineQueue};
 use crate::shared::Shared;
-use crate::worker::{OpenStore, Worker, WorkerReport};
+use crate::worker::{StoreOpener, Worker, WorkerReport};
 
 /// The size of the pieces that are passed on.
 const PIECE: usize = 64 << 10;
@@ -157,7 +157,7 @@ impl Proxy {
         mut self,
         input: impl Read + Send + 'static,
         output: impl Write + Send + 'static,
-        open: OpenStore,
+        open: StoreOpener,
     ) -> io::Result<ProxyReport> {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = self.command.spawn()?;
@@ -166,7 +166,7 @@ impl Proxy {
             return Err(ErrorKind::BrokenPipe.into());
         };
         let shared = Arc::new(Shared::new(
-            Queue::new(MAX_WAITING),
+            LineQueue::new(MAX_WAITING),
             Outlet::new(Box::new(stdin)),
             Outlet::new(Box::new(output)),
             !self.options.record_only,
@@ -192,7 +192,7 @@ impl Proxy {
         })
     }
 
-    fn start_worker(&mut self, shared: &Arc<Shared>, open: OpenStore) -> Receiver<WorkerReport> {
+    fn start_worker(&mut self, shared: &Arc<Shared>, open: StoreOpener) -> Receiver<WorkerReport> {
         let (sender, reports) = channel();
         let (shared, options) = (Arc::clone(shared), self.options.clone());
         let warn = std::mem::replace(&mut self.warn, Box::new(|_| {}));
@@ -283,7 +283,7 @@ fn unfinished(shared: &Shared) -> WorkerReport {
     report
 }
 
-fn counted(counts: Counts) -> Vec<UnrecordedCount> {
+fn counted(counts: PassedCounts) -> Vec<UnrecordedCount> {
     let counts = counts.into_iter();
     counts
         .map(|(reason, count)| UnrecordedCount { reason, count })

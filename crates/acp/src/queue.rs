@@ -43,20 +43,20 @@ pub(crate) enum Popped {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     items: VecDeque<Item>,
     bytes: usize,
     is_finished: bool,
 }
 
 /// The queue.
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct LineQueue {
+    state: Mutex<QueueState>,
     added: Condvar,
     max_bytes: usize,
 }
 
-impl Queue {
+impl LineQueue {
     pub fn new(max_bytes: usize) -> Self {
         Self {
             state: Mutex::default(),
@@ -65,7 +65,7 @@ impl Queue {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         // A panic elsewhere leaves the items as they were.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +107,7 @@ impl Queue {
     /// Waits for the next item; at most for this time if there is one.
     pub fn pop(&self, at_most: Option<Duration>) -> Popped {
         let state = self.state();
-        let is_waiting = |state: &mut State| state.items.is_empty() && !state.is_finished;
+        let is_waiting = |state: &mut QueueState| state.items.is_empty() && !state.is_finished;
         let mut state = match at_most {
             None => self.added.wait_while(state, is_waiting),
             Some(time) => self
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_and_counts_and_never_waits() {
-        let queue = Queue::new(200);
+        let queue = LineQueue::new(200);
         queue.push_bytes(Direction::ToAgent, &[1; 100]);
         queue.push_bytes(Direction::ToAgent, &[2; 100]);
         queue.push_bytes(Direction::ToAgent, &[3; 50]);

@@ -47,7 +47,7 @@ pub(crate) struct BegunSession {
     pub session_id: String,
 }
 
-enum Answer {
+enum ServedAnswer {
     Result(Value),
     /// The response follows the agent's.
     Begun(BegunSession),
@@ -80,8 +80,8 @@ impl Server<'_> {
     pub fn answer(&mut self, request: ServeRequest) -> Option<BegunSession> {
         let id = &request.id;
         let line = match self.result(&request) {
-            Ok(Answer::Begun(session)) => return Some(session),
-            Ok(Answer::Result(result)) => {
+            Ok(ServedAnswer::Begun(session)) => return Some(session),
+            Ok(ServedAnswer::Result(result)) => {
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n")
             }
             Err(Refusal(code, message)) => {
@@ -94,16 +94,18 @@ impl Server<'_> {
         None
     }
 
-    fn result(&mut self, request: &ServeRequest) -> Result<Answer, Refusal> {
+    fn result(&mut self, request: &ServeRequest) -> Result<ServedAnswer, Refusal> {
         let store = self
             .store
             .ok_or_else(|| Refusal(INTERNAL_ERROR, "the session store is not open".into()))?;
         match request.kind {
             ServeKind::List => {
                 let listed = list(store, &request.params, self.agent.as_deref())?;
-                Ok(Answer::Result(listed))
+                Ok(ServedAnswer::Result(listed))
             }
-            ServeKind::Load | ServeKind::Resume => self.begin(store, request).map(Answer::Begun),
+            ServeKind::Load | ServeKind::Resume => {
+                self.begin(store, request).map(ServedAnswer::Begun)
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::gate::StartingSession;
 use crate::outlet::Outlet;
-use crate::queue::Queue;
+use crate::queue::LineQueue;
 
 /// The maximum time that the response to `initialize` waits for the store to open.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ impl Serving {
 
 /// The state that the pumps and the worker share.
 pub(crate) struct Shared {
-    pub queue: Queue,
+    pub queue: LineQueue,
     pub to_agent: Outlet,
     pub to_editor: Outlet,
     serving: Mutex<Serving>,
@@ -87,7 +87,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Returns the state of a connection that begins.
-    pub fn new(queue: Queue, to_agent: Outlet, to_editor: Outlet, serves: bool) -> Self {
+    pub fn new(queue: LineQueue, to_agent: Outlet, to_editor: Outlet, serves: bool) -> Self {
         let phase = if serves { Phase::Waiting } else { Phase::Off };
         Self {
             queue,

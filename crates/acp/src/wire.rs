@@ -61,10 +61,10 @@ pub(crate) fn id_key(id: &RawValue) -> Option<String> {
 }
 
 /// The fields of an object, as they are written.
-pub(crate) type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+pub(crate) type WireFields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
 /// Returns the fields of an object.
-pub(crate) fn fields(object: &str) -> Option<Fields<'_>> {
+pub(crate) fn fields(object: &str) -> Option<WireFields<'_>> {
     serde_json::from_str(object).ok()
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use loopstore::Store;
 
-use crate::counts::{Counts, Unrecorded, add};
+use crate::counts::{PassedCounts, Unrecorded, add};
 use crate::gate::own_key;
 use crate::lines::{Line, LineReader, SkippedLine};
 use crate::queue::{Direction, Item, Popped};
@@ -18,7 +18,7 @@ use crate::shared::{Offered, Phase, Shared};
 const HEARTBEAT: Duration = Duration::from_secs(60);
 
 /// A function that opens the store.
-pub type OpenStore = Box<dyn FnOnce() -> Result<Store, String> + Send>;
+pub type StoreOpener = Box<dyn FnOnce() -> Result<Store, String> + Send>;
 
 /// The state of the worker's thread.
 pub(crate) struct Worker {
@@ -29,7 +29,7 @@ pub(crate) struct Worker {
     to_editor: LineReader,
     max_tokens: u64,
     requests: u64,
-    counts: Counts,
+    counts: PassedCounts,
     error: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Worker {
 #[derive(Default)]
 pub(crate) struct WorkerReport {
     pub prompts: u64,
-    pub counts: Counts,
+    pub counts: PassedCounts,
     pub error: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Worker {
     /// Opens the store.
     pub fn open(
         shared: Arc<Shared>,
-        open: OpenStore,
+        open: StoreOpener,
         agent: &str,
         (redact, max_tokens): (bool, u64),
     ) -> Self {
@@ -63,7 +63,7 @@ impl Worker {
             to_editor: LineReader::default(),
             max_tokens,
             requests: 0,
-            counts: Counts::new(),
+            counts: PassedCounts::new(),
             error,
         }
     }

@@ -14,12 +14,12 @@ const MARK: &str = "langgraph";
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Marked {
-    fields: MessageFields,
+    fields: ReportFields,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct MessageFields {
+struct ReportFields {
     response_metadata: Option<Json>,
 }
 

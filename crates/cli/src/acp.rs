@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 
 use loopstore::{COUNTERS, Database, Store};
-use loopstore_acp::{AgentProcess, OpenStore, Proxy, ProxyOptions, ProxyReport};
+use loopstore_acp::{AgentProcess, Proxy, ProxyOptions, ProxyReport, StoreOpener};
 use loopstore_terminal::output::{Out, note};
 use loopstore_terminal::server::Access;
 use loopstore_terminal::{App, CliError, Done, amount, text};
@@ -78,7 +78,7 @@ fn name_of(program: &OsStr) -> String {
 }
 
 /// Returns a function that opens the database in another thread.
-fn opener(app: &App) -> OpenStore {
+fn opener(app: &App) -> StoreOpener {
     let (db, key) = (app.db.clone(), app.key.clone());
     Box::new(move || {
         let app = App::new(Some(db), key, Vec::new(), false, Out::plain());

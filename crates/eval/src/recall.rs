@@ -135,13 +135,13 @@ pub fn search_recall(
 type Ranks = Vec<Option<usize>>;
 
 /// A message by its session, its loop and its sequence.
-type Place = (String, LoopId, u32);
+type FoundPlace = (String, LoopId, u32);
 
 /// A case in a store of its own.
 struct StoredCase<'a> {
     store: Store,
     /// The ids of messages, by place.
-    ids: HashMap<Place, &'a str>,
+    ids: HashMap<FoundPlace, &'a str>,
     /// The session of each id.
     session_of: HashMap<&'a str, &'a str>,
 }

@@ -29,9 +29,9 @@ pub(crate) struct OfferedFile {
 
 /// The marks of records, by the content of their messages, in the order of the records.
 #[derive(Default)]
-pub(crate) struct Marks(HashMap<[u8; 32], Vec<[u8; 32]>>);
+pub(crate) struct ImportMarks(HashMap<[u8; 32], Vec<[u8; 32]>>);
 
-impl Marks {
+impl ImportMarks {
     /// Adds the marks of the records of a file; none if no importer reads it.
     pub(crate) fn read(&mut self, key: &[u8], file: &OfferedFile) {
         let format = &file.name.format;
@@ -76,7 +76,7 @@ impl Marks {
 /// Collects the marks of records.
 struct MarkSink<'a> {
     key: &'a [u8],
-    marks: &'a mut Marks,
+    marks: &'a mut ImportMarks,
 }
 
 impl Sink for MarkSink<'_> {

@@ -10,20 +10,20 @@ use loopstore::extend::{LoopRow, Outcome, SessionKey, SessionRow, StoreResult};
 use loopstore::model::{SessionId, Time};
 use sha2::{Digest as _, Sha256};
 
-use crate::peer::{BUCKETS, Entry, SyncFilter};
+use crate::peer::{BUCKETS, PeerEntry, SyncFilter};
 
 /// The bytes of a fingerprint.
 const BYTES: usize = 16;
 
 /// Returns the fingerprints of the sessions that the filter selects, in the order of their ids.
-pub(crate) fn entries(scan: &dyn StoreScan, filter: &SyncFilter) -> StoreResult<Vec<Entry>> {
+pub(crate) fn entries(scan: &dyn StoreScan, filter: &SyncFilter) -> StoreResult<Vec<PeerEntry>> {
     let project = filter.project.as_ref().map(|text| text.to_lowercase());
     let since = filter.since_millis();
     let mut entries = Vec::new();
     for key in scan.session_keys()? {
         let row = scan.session_by_key(key)?;
         if is_selected(&row, project.as_deref(), since) {
-            entries.push(Entry {
+            entries.push(PeerEntry {
                 fingerprint: fingerprint(scan, &row)?,
                 id: row.session_id,
             });
@@ -53,9 +53,9 @@ pub(crate) fn is_in(filter: &SyncFilter, row: &SessionRow) -> bool {
 }
 
 /// Collects values of a session, each with its length.
-struct Values(Sha256);
+struct RowValues(Sha256);
 
-impl Values {
+impl RowValues {
     fn text(&mut self, text: &str) {
         self.0.update((text.len() as u64).to_le_bytes());
         self.0.update(text);
@@ -72,7 +72,7 @@ impl Values {
 }
 
 fn fingerprint(scan: &dyn StoreScan, row: &SessionRow) -> StoreResult<String> {
-    let mut values = Values(Sha256::new());
+    let mut values = RowValues(Sha256::new());
     for text in [&row.agent_id, &row.title, &row.source, &row.project] {
         values.maybe(text.as_deref());
     }
@@ -93,7 +93,7 @@ fn fingerprint(scan: &dyn StoreScan, row: &SessionRow) -> StoreResult<String> {
 
 fn add_loop(
     scan: &dyn StoreScan,
-    values: &mut Values,
+    values: &mut RowValues,
     one: &LoopRow,
     session: &SessionRow,
 ) -> StoreResult<()> {
@@ -129,7 +129,11 @@ fn add_loop(
 }
 
 /// Adds what the audit chain says that there is.
-fn add_audited(scan: &dyn StoreScan, values: &mut Values, session: SessionKey) -> StoreResult<()> {
+fn add_audited(
+    scan: &dyn StoreScan,
+    values: &mut RowValues,
+    session: SessionKey,
+) -> StoreResult<()> {
     let chain = scan.audit_chain(session)?;
     let kinds: BTreeSet<AuditKind> = chain.rows.iter().map(|row| row.entry.kind).collect();
     if kinds.contains(&AuditKind::Run) {
@@ -187,7 +191,7 @@ fn add_audited(scan: &dyn StoreScan, values: &mut Values, session: SessionKey) -
 
 fn add_attachments(
     scan: &dyn StoreScan,
-    values: &mut Values,
+    values: &mut RowValues,
     session: SessionKey,
 ) -> StoreResult<()> {
     let flags = scan.flags(session)?;
@@ -215,7 +219,7 @@ pub(crate) fn bucket(id: &SessionId) -> u16 {
 }
 
 /// Returns the hash of each bucket.
-pub(crate) fn bucket_hashes(entries: &[Entry]) -> Vec<String> {
+pub(crate) fn bucket_hashes(entries: &[PeerEntry]) -> Vec<String> {
     let mut hashes: Vec<Option<Sha256>> = vec![None; usize::from(BUCKETS)];
     for entry in entries {
         let hash = &mut hashes[usize::from(bucket(&entry.id))];

@@ -43,7 +43,7 @@ pub(crate) fn branch_id(loop_id: &LoopId, content: &[u8; 32]) -> Option<LoopId> 
 }
 
 /// The place at which a loop is split.
-pub(crate) struct Fork<'a> {
+pub(crate) struct LoopFork<'a> {
     pub(crate) loop_id: &'a LoopId,
     pub(crate) branch: &'a LoopId,
     /// The first turn of the branch, and its first message.
@@ -58,7 +58,7 @@ pub(crate) struct Fork<'a> {
     pub(crate) before: (u64, u64, u64),
 }
 
-impl Fork<'_> {
+impl LoopFork<'_> {
     /// True if the whole loop becomes the branch.
     pub(crate) fn is_whole(&self) -> bool {
         self.turn == 0
@@ -181,7 +181,7 @@ fn fork_of<'a>(
     one: &LoopDocument,
     seq: u32,
     (loop_id, branch): (&'a LoopId, &'a LoopId),
-) -> Fork<'a> {
+) -> LoopFork<'a> {
     let rest = one.messages.get(seq as usize..).unwrap_or_default();
     let different = rest.first();
     let mut turn = different.and_then(|message| message.turn).unwrap_or(0);
@@ -200,7 +200,7 @@ fn fork_of<'a>(
     let last = turn
         .checked_sub(1)
         .and_then(|last| one.turns.get(last as usize));
-    Fork {
+    LoopFork {
         loop_id,
         branch,
         turn,
@@ -260,7 +260,7 @@ fn write_json(value: &impl serde::Serialize) -> Result<Box<RawValue>, String> {
 }
 
 /// Returns the turns of a loop from that of the fork on as a loop of their own, and removes them from the loop.
-fn split_loop(one: &mut LoopDocument, fork: &Fork<'_>) -> Result<LoopDocument, String> {
+fn split_loop(one: &mut LoopDocument, fork: &LoopFork<'_>) -> Result<LoopDocument, String> {
     let mut branch = LoopDocument {
         line: one.line.clone(),
         turns: one.turns.split_off(fork.turn as usize),
@@ -350,7 +350,7 @@ fn system_tokens(line: &StoredMessageLine) -> u64 {
 
 /// Sets the numbers of a loop to those of its remaining turns. The other database has a longer state of the loop, whose
 /// numbers are used in the union.
-fn shorten(one: &mut LoopDocument, fork: &Fork<'_>) {
+fn shorten(one: &mut LoopDocument, fork: &LoopFork<'_>) {
     let line = &mut one.line;
     line.next_seq = fork.seq;
     line.sealed_seq = line.sealed_seq.min(fork.seq);
@@ -363,7 +363,7 @@ fn shorten(one: &mut LoopDocument, fork: &Fork<'_>) {
 
 /// Names the messages in the history and the notes of a branch by their new sequences; those before the branch are
 /// written out.
-fn move_history(branch: &mut LoopDocument, fork: &Fork<'_>) -> Result<(), String> {
+fn move_history(branch: &mut LoopDocument, fork: &LoopFork<'_>) -> Result<(), String> {
     let mut known: HashMap<[u8; 32], u32> = HashMap::new();
     let moved = |text: &str, known: &HashMap<[u8; 32], u32>| -> Result<Box<RawValue>, String> {
         let message = &mut |seq: u32| {
@@ -398,7 +398,7 @@ fn move_history(branch: &mut LoopDocument, fork: &Fork<'_>) -> Result<(), String
 }
 
 /// Moves what a loop says of others: its parent, and the calls that it answers.
-fn move_loop(one: &mut LoopDocument, fork: &Fork<'_>) -> Result<(), String> {
+fn move_loop(one: &mut LoopDocument, fork: &LoopFork<'_>) -> Result<(), String> {
     for turn in one.turns.iter_mut().filter(|turn| fork.is_after(turn.tick)) {
         turn.answers
             .iter_mut()
@@ -425,7 +425,7 @@ fn move_loop(one: &mut LoopDocument, fork: &Fork<'_>) -> Result<(), String> {
     })
 }
 
-fn move_key(row: &mut Attachment, fork: &Fork<'_>) {
+fn move_key(row: &mut Attachment, fork: &LoopFork<'_>) {
     if let Attachment::AppendKey {
         loop_id,
         seqs,

@@ -8,12 +8,12 @@ use loopstore_transcripts::internal::form::{
 };
 
 use crate::document::{BlockDocument, ManifestDocument, RunDocument, StoredMessageLine};
-use crate::fork::Fork;
+use crate::fork::LoopFork;
 
 /// Splits the blocks of a run that are on the loop.
 pub(crate) fn split_run_blocks(
     run: &mut RunDocument,
-    fork: &Fork<'_>,
+    fork: &LoopFork<'_>,
     counter: &str,
 ) -> Result<(), String> {
     let mut blocks = Vec::with_capacity(run.blocks.len());
@@ -44,7 +44,7 @@ pub(crate) fn split_run_blocks(
 }
 
 /// Splits the coverage and the quotes of a rollup on another loop.
-fn move_coverage(block: &mut BlockDocument, fork: &Fork<'_>) {
+fn move_coverage(block: &mut BlockDocument, fork: &LoopFork<'_>) {
     let rows = std::mem::take(&mut block.line.coverage);
     for row in rows {
         let (stays, moved) = split_coverage(row, fork);
@@ -59,7 +59,7 @@ fn move_coverage(block: &mut BlockDocument, fork: &Fork<'_>) {
 
 fn split_coverage(
     row: CoverageForm,
-    fork: &Fork<'_>,
+    fork: &LoopFork<'_>,
 ) -> (Option<CoverageForm>, Option<CoverageForm>) {
     if row.loop_id != *fork.loop_id {
         return (Some(row), None);
@@ -83,7 +83,11 @@ type BlockParts = (Option<BlockDocument>, Option<BlockDocument>);
 
 /// Splits a block: what it shows of each part goes with that part, and the text in place of its compacted turns with
 /// the first part that has some of them.
-fn split_block(block: BlockDocument, fork: &Fork<'_>, counter: &str) -> Result<BlockParts, String> {
+fn split_block(
+    block: BlockDocument,
+    fork: &LoopFork<'_>,
+    counter: &str,
+) -> Result<BlockParts, String> {
     let line = &block.line;
     let sections = [line.keep_first, line.keep_compacted, line.keep_recent];
     let parts = sections.map(|section| fork.parts_of_turns(section));
@@ -150,7 +154,7 @@ fn less(all: Sizes, part: Sizes) -> Sizes {
 /// Splits the messages of a block on the loop.
 fn split_shown(
     shows: &[ShownForm],
-    fork: &Fork<'_>,
+    fork: &LoopFork<'_>,
     has_text_before: bool,
 ) -> (Vec<ShownForm>, Vec<ShownForm>) {
     let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -178,7 +182,7 @@ fn split_shown(
 }
 
 /// Returns the size of what a block on the branch shows.
-fn size_of(line: &BlockLine, fork: &Fork<'_>, counter: &str) -> Result<Sizes, String> {
+fn size_of(line: &BlockLine, fork: &LoopFork<'_>, counter: &str) -> Result<Sizes, String> {
     let mut size = Sizes {
         tokens: 0,
         bytes: 0,
@@ -240,7 +244,7 @@ fn message_size(line: &StoredMessageLine) -> Option<(u64, u64)> {
 }
 
 /// Splits the edits of messages of the loop.
-pub(crate) fn split_edits(run: &mut RunDocument, fork: &Fork<'_>) -> Result<(), String> {
+pub(crate) fn split_edits(run: &mut RunDocument, fork: &LoopFork<'_>) -> Result<(), String> {
     let mut edits: Vec<EditLine> = Vec::with_capacity(run.edits.len());
     for edit in std::mem::take(&mut run.edits) {
         if edit.loop_id != *fork.loop_id {
@@ -286,7 +290,7 @@ pub(crate) fn split_edits(run: &mut RunDocument, fork: &Fork<'_>) -> Result<(), 
 }
 
 /// Splits the parts of a manifest that are of the loop.
-pub(crate) fn split_manifest(manifest: &mut ManifestDocument, fork: &Fork<'_>) {
+pub(crate) fn split_manifest(manifest: &mut ManifestDocument, fork: &LoopFork<'_>) {
     let parts = std::mem::take(&mut manifest.line.parts);
     let runs = std::mem::take(&mut manifest.block_runs);
     for (part, run) in parts.into_iter().zip(runs) {
@@ -297,7 +301,7 @@ pub(crate) fn split_manifest(manifest: &mut ManifestDocument, fork: &Fork<'_>) {
     }
 }
 
-fn split_part(part: PartForm, fork: &Fork<'_>) -> Vec<PartForm> {
+fn split_part(part: PartForm, fork: &LoopFork<'_>) -> Vec<PartForm> {
     if part.loop_id != *fork.loop_id {
         return vec![part];
     }

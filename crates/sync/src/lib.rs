@@ -50,7 +50,7 @@ use loopstore::Database;
 use crate::local::LocalPeer;
 pub use crate::peer::{SyncError, SyncFilter};
 use crate::remote::RemotePeer;
-pub use crate::remote::{OpenDatabase, OpenRequest, serve};
+pub use crate::remote::{DatabaseOpener, OpenRequest, serve};
 pub use crate::report::{
     MadeBranch, MergedSession, RemovedSession, SyncReport, SyncSide, UnsyncedSession,
 };

@@ -19,7 +19,7 @@ use crate::document::{SessionDocument, SessionText};
 use crate::files::{self, OfferedFile};
 use crate::fingerprint::{bucket, bucket_hashes, entries, is_in};
 use crate::peer::{
-    Entry, FileName, Peer, PeerError, PeerInfo, PeerResult, RemovalReceipt, RemoveOutcome,
+    FileName, Peer, PeerEntry, PeerError, PeerInfo, PeerResult, RemovalReceipt, RemoveOutcome,
     StoreOutcome, SyncFilter,
 };
 use crate::rows::read_text;
@@ -34,7 +34,7 @@ pub(crate) struct LocalPeer<'a> {
     /// True if nothing is written.
     dry_run: bool,
     /// The fingerprints, once they were computed.
-    entries: Option<Vec<Entry>>,
+    entries: Option<Vec<PeerEntry>>,
     /// True if bytes of removed content may remain in the file.
     has_leftovers: bool,
     /// The files that the next write stores, with the session that they belong to.
@@ -61,7 +61,7 @@ impl<'a> LocalPeer<'a> {
         }
     }
 
-    fn all_entries(&mut self) -> PeerResult<&[Entry]> {
+    fn all_entries(&mut self) -> PeerResult<&[PeerEntry]> {
         let found = match self.entries.take() {
             Some(entries) => entries,
             None => database::scan(self.database, |scan| entries(scan, &self.filter))?,
@@ -120,7 +120,7 @@ impl Peer for LocalPeer<'_> {
         Ok(bucket_hashes(self.all_entries()?))
     }
 
-    fn entries(&mut self, buckets: &[u16]) -> PeerResult<Vec<Entry>> {
+    fn entries(&mut self, buckets: &[u16]) -> PeerResult<Vec<PeerEntry>> {
         let wanted: BTreeSet<u16> = buckets.iter().copied().collect();
         let entries = self.all_entries()?.iter();
         let found = entries.filter(|entry| wanted.contains(&bucket(&entry.id)));

@@ -36,7 +36,7 @@ pub(crate) struct Union {
 
 /// One of the two states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum MergeSide {
     A,
     B,
 }
@@ -50,7 +50,7 @@ pub(crate) fn merge(
     id: &SessionId,
     a: &SessionText,
     b: &SessionText,
-    redacted: Option<Side>,
+    redacted: Option<MergeSide>,
 ) -> Result<Union, String> {
     if a == b {
         return Ok(Union {
@@ -71,22 +71,22 @@ pub(crate) fn merge(
             branches: BTreeSet::new(),
         }
     };
-    if redacted != Some(Side::A) && covers(&b_document, &a_document) {
+    if redacted != Some(MergeSide::A) && covers(&b_document, &a_document) {
         return Ok(with_attachments(b));
     }
-    if redacted != Some(Side::B) && covers(&a_document, &b_document) {
+    if redacted != Some(MergeSide::B) && covers(&a_document, &b_document) {
         return Ok(with_attachments(a));
     }
     match redacted {
-        Some(Side::A) => check_redacted(&a_document, &b_document)?,
-        Some(Side::B) => check_redacted(&b_document, &a_document)?,
+        Some(MergeSide::A) => check_redacted(&a_document, &b_document)?,
+        Some(MergeSide::B) => check_redacted(&b_document, &a_document)?,
         None => {}
     }
     let mut branches = BTreeSet::new();
     while let Some(conflict) = conflict(&a_document, &b_document) {
         let document = match conflict.loser {
-            Side::A => &mut a_document,
-            Side::B => &mut b_document,
+            MergeSide::A => &mut a_document,
+            MergeSide::B => &mut b_document,
         };
         if document.loop_of(&conflict.branch).is_some() {
             return Err(format!(
@@ -107,13 +107,13 @@ pub(crate) fn merge(
 }
 
 /// Returns the state whose messages were redacted while those of the other one were not.
-fn redacted_side(a: &SessionDocument, b: &SessionDocument) -> Result<Option<Side>, String> {
+fn redacted_side(a: &SessionDocument, b: &SessionDocument) -> Result<Option<MergeSide>, String> {
     match (a.redacts(b), b.redacts(a)) {
         (true, true) => Err(
             "both databases redacted it, each other messages; redact it with the same rules in both".into(),
         ),
-        (true, false) => Ok(Some(Side::A)),
-        (false, true) => Ok(Some(Side::B)),
+        (true, false) => Ok(Some(MergeSide::A)),
+        (false, true) => Ok(Some(MergeSide::B)),
         (false, false) => Ok(None),
     }
 }
@@ -143,7 +143,7 @@ struct Conflict {
     /// The first message that differs.
     seq: u32,
     /// The state whose continuation becomes a branch.
-    loser: Side,
+    loser: MergeSide,
     /// The id of the branch.
     branch: LoopId,
 }
@@ -159,12 +159,12 @@ fn conflict(a: &SessionDocument, b: &SessionDocument) -> Option<Conflict> {
             continue;
         };
         let loser = match of_a.cmp(&of_b) {
-            Ordering::Less => Side::B,
-            _ => Side::A,
+            Ordering::Less => MergeSide::B,
+            _ => MergeSide::A,
         };
         let key = match loser {
-            Side::A => of_a,
-            Side::B => of_b,
+            MergeSide::A => of_a,
+            MergeSide::B => of_b,
         };
         let branch = fork::branch_id(&one.line.loop_id, &key)?;
         return Some(Conflict {
@@ -213,7 +213,7 @@ pub(crate) fn content_key(message: &StoredMessageLine) -> [u8; 32] {
 fn unite(
     a: SessionDocument,
     b: SessionDocument,
-    redacted: Option<Side>,
+    redacted: Option<MergeSide>,
 ) -> Result<SessionDocument, String> {
     let mut line = unite_lines(&a.line, &b.line, redacted)?;
     let (mut loops, theirs): (Vec<LoopDocument>, Vec<LoopDocument>) = (Vec::new(), b.loops);
@@ -262,7 +262,7 @@ fn either(newer: &Option<String>, older: &Option<String>) -> Option<String> {
 fn unite_lines(
     a: &SessionLine,
     b: &SessionLine,
-    redacted: Option<Side>,
+    redacted: Option<MergeSide>,
 ) -> Result<SessionLine, String> {
     if a.counter != b.counter {
         return Err(format!(
@@ -276,7 +276,7 @@ fn unite_lines(
         (line.tick, text_of(&line))
     };
     let is_a_newer = match redacted {
-        Some(side) => side == Side::A,
+        Some(side) => side == MergeSide::A,
         None => rank(a) >= rank(b),
     };
     let (newer, older) = if is_a_newer { (a, b) } else { (b, a) };
@@ -294,7 +294,7 @@ fn unite_lines(
 }
 
 /// Returns the union of two states of a loop of which one continues the other.
-fn unite_loops(a: LoopDocument, b: LoopDocument, redacted: Option<Side>) -> LoopDocument {
+fn unite_loops(a: LoopDocument, b: LoopDocument, redacted: Option<MergeSide>) -> LoopDocument {
     let rank = |one: &LoopDocument| {
         (
             one.messages.len(),
@@ -305,7 +305,7 @@ fn unite_loops(a: LoopDocument, b: LoopDocument, redacted: Option<Side>) -> Loop
         )
     };
     let is_a_longer = match redacted.filter(|_| a.messages.len() == b.messages.len()) {
-        Some(side) => side == Side::A,
+        Some(side) => side == MergeSide::A,
         None => rank(&a) >= rank(&b),
     };
     let (mut union, other) = if is_a_longer { (a, b) } else { (b, a) };
@@ -393,7 +393,7 @@ fn by_tick<T: serde::Serialize>(a: Vec<T>, b: Vec<T>, tick: impl Fn(&T) -> i64) 
 fn unite_runs(
     a: Vec<RunDocument>,
     b: Vec<RunDocument>,
-    redacted: Option<Side>,
+    redacted: Option<MergeSide>,
 ) -> Vec<RunDocument> {
     let mut runs: BTreeMap<String, RunDocument> =
         (a.into_iter().map(|run| (run.line.run.clone(), run))).collect();
@@ -410,7 +410,7 @@ fn unite_runs(
 }
 
 /// Returns the union of two states of a run: the same rows, and the undos and redos of both.
-fn unite_run(a: RunDocument, b: RunDocument, redacted: Option<Side>) -> RunDocument {
+fn unite_run(a: RunDocument, b: RunDocument, redacted: Option<MergeSide>) -> RunDocument {
     let rank = |run: &RunDocument| {
         let blocks = run.blocks.iter().map(|block| {
             let mut line = block.line.clone();
@@ -421,7 +421,7 @@ fn unite_run(a: RunDocument, b: RunDocument, redacted: Option<Side>) -> RunDocum
         (text_of(&run.line), rows.collect::<Vec<_>>())
     };
     let is_a = match redacted {
-        Some(side) => side == Side::A,
+        Some(side) => side == MergeSide::A,
         None => rank(&a) <= rank(&b),
     };
     let (mut union, other) = if is_a { (a, b) } else { (b, a) };

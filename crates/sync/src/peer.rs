@@ -22,7 +22,7 @@ pub enum SyncError {
     Store(#[from] StoreError),
     /// The connection to the other database failed.
     #[error(transparent)]
-    Wire(#[from] WireError),
+    PeerWire(#[from] WireError),
     /// The other database reported an error.
     #[error("the other database: {0}")]
     Other(String),
@@ -112,7 +112,7 @@ pub(crate) struct PeerInfo {
 
 /// A session and the fingerprint of its state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct PeerEntry {
     pub(crate) id: SessionId,
     pub(crate) fingerprint: String,
 }
@@ -226,7 +226,7 @@ pub(crate) trait Peer: Send {
     fn buckets(&mut self) -> PeerResult<Vec<String>>;
 
     /// Returns the sessions of these buckets.
-    fn entries(&mut self, buckets: &[u16]) -> PeerResult<Vec<Entry>>;
+    fn entries(&mut self, buckets: &[u16]) -> PeerResult<Vec<PeerEntry>>;
 
     /// Returns all receipts of removals.
     fn receipts(&mut self) -> PeerResult<Vec<RemovalReceipt>>;

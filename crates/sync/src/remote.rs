@@ -10,10 +10,10 @@ use crate::delta;
 use crate::document::SessionText;
 use crate::local::LocalPeer;
 use crate::peer::{
-    Entry, FileName, Peer, PeerError, PeerInfo, PeerResult, RemovalReceipt, RemoveOutcome,
+    FileName, Peer, PeerEntry, PeerError, PeerInfo, PeerResult, RemovalReceipt, RemoveOutcome,
     StoreOutcome, SyncError, SyncFilter,
 };
-use crate::wire::{Wire, WireError};
+use crate::wire::{PeerWire, WireError};
 
 /// The first message: the database that the other side is to open, and how.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ enum Request {
 /// An answer; some are followed by content.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", content = "value", rename_all = "snake_case")]
-enum Answer {
+enum PeerAnswer {
     Info(PeerInfo),
     Buckets(Vec<String>),
     /// The content has the entries as JSON.
@@ -108,38 +108,40 @@ enum Answer {
 
 /// A database behind a stream.
 pub(crate) struct RemotePeer<R, W> {
-    wire: Wire<R, W>,
+    wire: PeerWire<R, W>,
     info: PeerInfo,
 }
 
-fn unexpected(answer: &Answer) -> PeerError {
+fn unexpected(answer: &PeerAnswer) -> PeerError {
     WireError::Protocol(format!("an unexpected answer: {answer:?}")).into()
 }
 
 impl<R: Read + Send, W: Write + Send> RemotePeer<R, W> {
     /// Greets the other side and makes it open its database.
     pub(crate) fn open(input: R, output: W, request: &OpenRequest) -> Result<Self, SyncError> {
-        let mut wire = Wire::new(input, output);
+        let mut wire = PeerWire::new(input, output);
         // What the other side wrote before it ended says more than the failure to write to it.
         let greeted = wire.greet();
         wire.expect_greeting()?;
         greeted?;
         wire.send(&Request::Open(request.clone()))?;
         match wire.receive()? {
-            Some(Answer::Info(info)) => Ok(Self { wire, info }),
-            Some(Answer::Failed(reason) | Answer::Fatal(reason)) => Err(SyncError::Other(reason)),
+            Some(PeerAnswer::Info(info)) => Ok(Self { wire, info }),
+            Some(PeerAnswer::Failed(reason) | PeerAnswer::Fatal(reason)) => {
+                Err(SyncError::Other(reason))
+            }
             _ => Err(WireError::Protocol("it did not open a database".into()).into()),
         }
     }
 
-    fn ask(&mut self, request: &Request, content: Option<&[u8]>) -> PeerResult<Answer> {
+    fn ask(&mut self, request: &Request, content: Option<&[u8]>) -> PeerResult<PeerAnswer> {
         self.wire.send(request)?;
         if let Some(content) = content {
             self.wire.send_data(content)?;
         }
         match self.wire.receive()? {
-            Some(Answer::Failed(reason)) => Err(PeerError::Session(reason)),
-            Some(Answer::Fatal(reason)) => Err(PeerError::Fatal(SyncError::Other(reason))),
+            Some(PeerAnswer::Failed(reason)) => Err(PeerError::Session(reason)),
+            Some(PeerAnswer::Fatal(reason)) => Err(PeerError::Fatal(SyncError::Other(reason))),
             Some(answer) => Ok(answer),
             None => Err(WireError::Protocol("it ended".into()).into()),
         }
@@ -166,29 +168,29 @@ impl<R: Read + Send, W: Write + Send> Peer for RemotePeer<R, W> {
 
     fn buckets(&mut self) -> PeerResult<Vec<String>> {
         match self.ask(&Request::Buckets, None)? {
-            Answer::Buckets(hashes) => Ok(hashes),
+            PeerAnswer::Buckets(hashes) => Ok(hashes),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn entries(&mut self, buckets: &[u16]) -> PeerResult<Vec<Entry>> {
+    fn entries(&mut self, buckets: &[u16]) -> PeerResult<Vec<PeerEntry>> {
         let buckets = buckets.to_vec();
         match self.ask(&Request::Entries { buckets }, None)? {
-            Answer::Entries => self.content(),
+            PeerAnswer::Entries => self.content(),
             other => Err(unexpected(&other)),
         }
     }
 
     fn receipts(&mut self) -> PeerResult<Vec<RemovalReceipt>> {
         match self.ask(&Request::Receipts, None)? {
-            Answer::Receipts => self.content(),
+            PeerAnswer::Receipts => self.content(),
             other => Err(unexpected(&other)),
         }
     }
 
     fn has(&mut self, id: &SessionId) -> PeerResult<bool> {
         match self.ask(&Request::Has { id: id.clone() }, None)? {
-            Answer::Has(has) => Ok(has),
+            PeerAnswer::Has(has) => Ok(has),
             other => Err(unexpected(&other)),
         }
     }
@@ -201,8 +203,8 @@ impl<R: Read + Send, W: Write + Send> Peer for RemotePeer<R, W> {
         let hashes = have.map(delta::hashes).unwrap_or_default();
         let request = Request::Load { id: id.clone() };
         match self.ask(&request, Some(&hashes))? {
-            Answer::Loaded(None) => Ok(None),
-            Answer::Loaded(Some(digest)) => {
+            PeerAnswer::Loaded(None) => Ok(None),
+            PeerAnswer::Loaded(Some(digest)) => {
                 let digest = digest_of(&digest)?;
                 let delta = self.wire.receive_data()?;
                 let empty = SessionText::default();
@@ -226,7 +228,7 @@ impl<R: Read + Send, W: Write + Send> Peer for RemotePeer<R, W> {
         };
         let delta = delta::encode(text, &expected.map(delta::hashes).unwrap_or_default());
         match self.ask(&request, Some(&delta))? {
-            Answer::Stored(outcome) => Ok(outcome),
+            PeerAnswer::Stored(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
         }
     }
@@ -237,28 +239,28 @@ impl<R: Read + Send, W: Write + Send> Peer for RemotePeer<R, W> {
             digest: hex::encode(text.digest()),
         };
         match self.ask(&request, Some(&delta::encode(text, &[])))? {
-            Answer::Followed(followed) => Ok(followed),
+            PeerAnswer::Followed(followed) => Ok(followed),
             other => Err(unexpected(&other)),
         }
     }
 
     fn remove(&mut self, receipt: &RemovalReceipt) -> PeerResult<RemoveOutcome> {
         match self.ask(&Request::Remove(receipt.clone()), None)? {
-            Answer::Removed(outcome) => Ok(outcome),
+            PeerAnswer::Removed(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
         }
     }
 
     fn place_receipt(&mut self, receipt: &RemovalReceipt) -> PeerResult<()> {
         match self.ask(&Request::PlaceReceipt(receipt.clone()), None)? {
-            Answer::Placed => Ok(()),
+            PeerAnswer::Placed => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
 
     fn files(&mut self, id: &SessionId) -> PeerResult<Vec<FileName>> {
         match self.ask(&Request::Files { id: id.clone() }, None)? {
-            Answer::Files(names) => Ok(names),
+            PeerAnswer::Files(names) => Ok(names),
             other => Err(unexpected(&other)),
         }
     }
@@ -266,7 +268,7 @@ impl<R: Read + Send, W: Write + Send> Peer for RemotePeer<R, W> {
     fn file(&mut self, id: &SessionId, name: &FileName) -> PeerResult<Vec<u8>> {
         let (id, name) = (id.clone(), name.clone());
         match self.ask(&Request::File { id, name }, None)? {
-            Answer::File => Ok(self.wire.receive_data()?),
+            PeerAnswer::File => Ok(self.wire.receive_data()?),
             other => Err(unexpected(&other)),
         }
     }
@@ -274,7 +276,7 @@ impl<R: Read + Send, W: Write + Send> Peer for RemotePeer<R, W> {
     fn offer(&mut self, id: &SessionId, name: &FileName, bytes: Vec<u8>) -> PeerResult<()> {
         let (id, name) = (id.clone(), name.clone());
         match self.ask(&Request::Offer { id, name }, Some(&bytes))? {
-            Answer::Kept => Ok(()),
+            PeerAnswer::Kept => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
@@ -282,14 +284,14 @@ impl<R: Read + Send, W: Write + Send> Peer for RemotePeer<R, W> {
     fn keep(&mut self, id: &SessionId, name: &FileName, bytes: &[u8]) -> PeerResult<()> {
         let (id, name) = (id.clone(), name.clone());
         match self.ask(&Request::Keep { id, name }, Some(bytes))? {
-            Answer::Kept => Ok(()),
+            PeerAnswer::Kept => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
 
     fn finish(&mut self) -> PeerResult<()> {
         match self.ask(&Request::Finish, None)? {
-            Answer::Finished => Ok(()),
+            PeerAnswer::Finished => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
@@ -300,7 +302,7 @@ impl<R: Read + Send, W: Write + Send> Peer for RemotePeer<R, W> {
 }
 
 /// A function that opens the database that the asking side named.
-pub type OpenDatabase<'a> = dyn FnMut(&OpenRequest) -> Result<Box<dyn Database>, String> + 'a;
+pub type DatabaseOpener<'a> = dyn FnMut(&OpenRequest) -> Result<Box<dyn Database>, String> + 'a;
 
 /// Answers the requests of a sync that runs elsewhere, until it ends. `open` opens the database. With `keeps_removed`,
 /// sessions that the other database removed or redacted stay as they are.
@@ -323,9 +325,9 @@ pub fn serve(
     input: impl Read,
     output: impl Write,
     keeps_removed: bool,
-    open: &mut OpenDatabase<'_>,
+    open: &mut DatabaseOpener<'_>,
 ) -> Result<(), SyncError> {
-    let mut wire = Wire::new(input, output);
+    let mut wire = PeerWire::new(input, output);
     wire.greet()?;
     wire.expect_greeting()?;
     let request = match wire.receive()? {
@@ -337,14 +339,16 @@ pub fn serve(
     };
     let database = match open(&request) {
         Ok(database) => database,
-        Err(reason) => return Ok(wire.send(&Answer::Fatal(reason))?),
+        Err(reason) => return Ok(wire.send(&PeerAnswer::Fatal(reason))?),
     };
     let (filter, dry_run) = (request.filter, request.dry_run);
     let mut peer = LocalPeer::new(&*database, filter, keeps_removed, dry_run);
     match peer.info() {
-        Ok(info) => wire.send(&Answer::Info(info))?,
-        Err(PeerError::Session(reason)) => return Ok(wire.send(&Answer::Fatal(reason))?),
-        Err(PeerError::Fatal(error)) => return Ok(wire.send(&Answer::Fatal(error.to_string()))?),
+        Ok(info) => wire.send(&PeerAnswer::Info(info))?,
+        Err(PeerError::Session(reason)) => return Ok(wire.send(&PeerAnswer::Fatal(reason))?),
+        Err(PeerError::Fatal(error)) => {
+            return Ok(wire.send(&PeerAnswer::Fatal(error.to_string()))?);
+        }
     }
     while let Some(request) = wire.receive()? {
         match answer(&mut peer, &mut wire, request) {
@@ -354,10 +358,10 @@ pub fn serve(
                     wire.send_data(&content)?;
                 }
             }
-            Err(PeerError::Session(reason)) => wire.send(&Answer::Failed(reason))?,
-            Err(PeerError::Fatal(SyncError::Wire(error))) => return Err(error.into()),
+            Err(PeerError::Session(reason)) => wire.send(&PeerAnswer::Failed(reason))?,
+            Err(PeerError::Fatal(SyncError::PeerWire(error))) => return Err(error.into()),
             Err(PeerError::Fatal(error)) => {
-                wire.send(&Answer::Fatal(error.to_string()))?;
+                wire.send(&PeerAnswer::Fatal(error.to_string()))?;
                 return Err(error);
             }
         }
@@ -365,12 +369,12 @@ pub fn serve(
     Ok(())
 }
 
-type AnswerWithContent = (Answer, Option<Vec<u8>>);
+type AnswerWithContent = (PeerAnswer, Option<Vec<u8>>);
 
 /// Answers one request; its content has to be read in any case.
 fn answer<R: Read, W: Write>(
     peer: &mut LocalPeer<'_>,
-    wire: &mut Wire<R, W>,
+    wire: &mut PeerWire<R, W>,
     request: Request,
 ) -> PeerResult<AnswerWithContent> {
     let json = |value: Result<Vec<u8>, serde_json::Error>| {
@@ -380,24 +384,30 @@ fn answer<R: Read, W: Write>(
         Request::Open(_) => {
             return Err(WireError::Protocol("a second request to open".into()).into());
         }
-        Request::Buckets => (Answer::Buckets(peer.buckets()?), None),
+        Request::Buckets => (PeerAnswer::Buckets(peer.buckets()?), None),
         Request::Entries { buckets } => {
             let entries = peer.entries(&buckets)?;
-            (Answer::Entries, Some(json(serde_json::to_vec(&entries))?))
+            (
+                PeerAnswer::Entries,
+                Some(json(serde_json::to_vec(&entries))?),
+            )
         }
         Request::Receipts => {
             let receipts = peer.receipts()?;
-            (Answer::Receipts, Some(json(serde_json::to_vec(&receipts))?))
+            (
+                PeerAnswer::Receipts,
+                Some(json(serde_json::to_vec(&receipts))?),
+            )
         }
-        Request::Has { id } => (Answer::Has(peer.has(&id)?), None),
+        Request::Has { id } => (PeerAnswer::Has(peer.has(&id)?), None),
         Request::Load { id } => {
             let have = wire.receive_data()?;
             match peer.load(&id, None)? {
-                None => (Answer::Loaded(None), None),
+                None => (PeerAnswer::Loaded(None), None),
                 Some(text) => {
                     let digest = hex::encode(text.digest());
                     (
-                        Answer::Loaded(Some(digest)),
+                        PeerAnswer::Loaded(Some(digest)),
                         Some(delta::encode(&text, &have)),
                     )
                 }
@@ -412,12 +422,12 @@ fn answer<R: Read, W: Write>(
             let digest = digest_of(&digest)?;
             let stored = peer.load(&id, None)?;
             if stored.as_ref().map(|text| hex::encode(text.digest())) != expected {
-                return Ok((Answer::Stored(StoreOutcome::Changed), None));
+                return Ok((PeerAnswer::Stored(StoreOutcome::Changed), None));
             }
             let base = stored.clone().unwrap_or_default();
             let text = delta::decode(&delta, &base, &digest).map_err(PeerError::Session)?;
             (
-                Answer::Stored(peer.store(&id, stored.as_ref(), &text)?),
+                PeerAnswer::Stored(peer.store(&id, stored.as_ref(), &text)?),
                 None,
             )
         }
@@ -425,28 +435,28 @@ fn answer<R: Read, W: Write>(
             let delta = wire.receive_data()?;
             let (digest, base) = (digest_of(&digest)?, SessionText::default());
             let text = delta::decode(&delta, &base, &digest).map_err(PeerError::Session)?;
-            (Answer::Followed(peer.follow_hides(&text, &id)?), None)
+            (PeerAnswer::Followed(peer.follow_hides(&text, &id)?), None)
         }
-        Request::Remove(receipt) => (Answer::Removed(peer.remove(&receipt)?), None),
+        Request::Remove(receipt) => (PeerAnswer::Removed(peer.remove(&receipt)?), None),
         Request::PlaceReceipt(receipt) => {
             peer.place_receipt(&receipt)?;
-            (Answer::Placed, None)
+            (PeerAnswer::Placed, None)
         }
-        Request::Files { id } => (Answer::Files(peer.files(&id)?), None),
-        Request::File { id, name } => (Answer::File, Some(peer.file(&id, &name)?)),
+        Request::Files { id } => (PeerAnswer::Files(peer.files(&id)?), None),
+        Request::File { id, name } => (PeerAnswer::File, Some(peer.file(&id, &name)?)),
         Request::Offer { id, name } => {
             let bytes = wire.receive_data()?;
             peer.offer(&id, &name, bytes)?;
-            (Answer::Kept, None)
+            (PeerAnswer::Kept, None)
         }
         Request::Keep { id, name } => {
             let bytes = wire.receive_data()?;
             peer.keep(&id, &name, &bytes)?;
-            (Answer::Kept, None)
+            (PeerAnswer::Kept, None)
         }
         Request::Finish => {
             peer.finish()?;
-            (Answer::Finished, None)
+            (PeerAnswer::Finished, None)
         }
     })
 }

@@ -6,9 +6,9 @@ use std::time::Instant;
 use loopstore::model::SessionId;
 
 use crate::document::SessionText;
-use crate::merge::{Side, merge};
+use crate::merge::{MergeSide, merge};
 use crate::peer::{
-    Entry, FileName, Peer, PeerError, PeerResult, RemovalReceipt, RemoveOutcome, StoreOutcome,
+    FileName, Peer, PeerEntry, PeerError, PeerResult, RemovalReceipt, RemoveOutcome, StoreOutcome,
     SyncError,
 };
 use crate::report::{
@@ -38,7 +38,7 @@ pub(crate) struct SyncRun<'a> {
 }
 
 /// The change of a session by a sync.
-enum Change {
+enum SessionChange {
     Gone,
     Same,
     Fetched,
@@ -50,7 +50,7 @@ enum Change {
 
 /// The result of one attempt at a session.
 enum Attempt {
-    Done(Change),
+    Done(SessionChange),
     /// The session was written meanwhile.
     Again,
 }
@@ -237,8 +237,8 @@ impl<'a> SyncRun<'a> {
             ours.get(at) != theirs.get(at)
         };
         let buckets: Vec<u16> = (0..crate::peer::BUCKETS).filter(differ).collect();
-        let ours: BTreeSet<Entry> = self.here.entries(&buckets)?.into_iter().collect();
-        let theirs: BTreeSet<Entry> = match buckets.is_empty() {
+        let ours: BTreeSet<PeerEntry> = self.here.entries(&buckets)?.into_iter().collect();
+        let theirs: BTreeSet<PeerEntry> = match buckets.is_empty() {
             true => BTreeSet::new(),
             false => self.there.entries(&buckets)?.into_iter().collect(),
         };
@@ -266,7 +266,7 @@ impl<'a> SyncRun<'a> {
             }
             Err(fatal) => return Err(fatal),
         };
-        let is_same = matches!(change, Change::Same);
+        let is_same = matches!(change, SessionChange::Same);
         let completed = match self.complete(id, &change) {
             Ok(completed) => completed,
             Err(PeerError::Session(reason)) => {
@@ -278,14 +278,14 @@ impl<'a> SyncRun<'a> {
         let report = &mut self.report;
         let id = id.clone();
         match change {
-            Change::Gone => {}
-            Change::Same if completed => report.completed.push(id),
-            Change::Same => report.unchanged += u64::from(is_same),
-            Change::Fetched => report.fetched.push(id),
-            Change::Sent => report.sent.push(id),
-            Change::UpdatedHere => report.updated_here.push(id),
-            Change::UpdatedThere => report.updated_there.push(id),
-            Change::Merged(branches) => report.merged.push(MergedSession {
+            SessionChange::Gone => {}
+            SessionChange::Same if completed => report.completed.push(id),
+            SessionChange::Same => report.unchanged += u64::from(is_same),
+            SessionChange::Fetched => report.fetched.push(id),
+            SessionChange::Sent => report.sent.push(id),
+            SessionChange::UpdatedHere => report.updated_here.push(id),
+            SessionChange::UpdatedThere => report.updated_there.push(id),
+            SessionChange::Merged(branches) => report.merged.push(MergedSession {
                 session_id: id,
                 branches,
             }),
@@ -308,7 +308,7 @@ impl<'a> SyncRun<'a> {
         refuses
     }
 
-    fn change(&mut self, id: &SessionId) -> PeerResult<Change> {
+    fn change(&mut self, id: &SessionId) -> PeerResult<SessionChange> {
         for _ in 0..ATTEMPTS {
             match self.attempt(id)? {
                 Attempt::Done(change) => return Ok(change),
@@ -323,7 +323,7 @@ impl<'a> SyncRun<'a> {
         let ours = self.here.load(id, None)?;
         let theirs = self.there.load(id, ours.as_ref())?;
         let (ours, theirs) = match (ours, theirs) {
-            (None, None) => return Ok(Attempt::Done(Change::Gone)),
+            (None, None) => return Ok(Attempt::Done(SessionChange::Gone)),
             (Some(ours), None) => return self.copy(SyncSide::There, id, &ours),
             (None, Some(theirs)) => return self.copy(SyncSide::Here, id, &theirs),
             (Some(ours), Some(theirs)) => (ours, theirs),
@@ -342,20 +342,20 @@ impl<'a> SyncRun<'a> {
         let branches = union.branches.into_iter();
         let branches = branches.map(|(loop_id, of)| MadeBranch { loop_id, of });
         Ok(Attempt::Done(match (here, there) {
-            (false, false) => Change::Same,
-            (true, false) => Change::UpdatedHere,
-            (false, true) => Change::UpdatedThere,
-            (true, true) => Change::Merged(branches.collect()),
+            (false, false) => SessionChange::Same,
+            (true, false) => SessionChange::UpdatedHere,
+            (false, true) => SessionChange::UpdatedThere,
+            (true, true) => SessionChange::Merged(branches.collect()),
         }))
     }
 
     /// Returns the side that redacted a session while the other one did not.
-    fn redacted_side(&self, id: &SessionId) -> Option<Side> {
+    fn redacted_side(&self, id: &SessionId) -> Option<MergeSide> {
         let noted = self.redactions.get(id)?;
         let has = |side: SyncSide| noted.iter().any(|(other, _)| *other == side);
         match (has(SyncSide::Here), has(SyncSide::There)) {
-            (true, false) => Some(Side::A),
-            (false, true) => Some(Side::B),
+            (true, false) => Some(MergeSide::A),
+            (false, true) => Some(MergeSide::B),
             _ => None,
         }
     }
@@ -373,8 +373,8 @@ impl<'a> SyncRun<'a> {
             return Ok(Attempt::Again);
         }
         Ok(Attempt::Done(match to {
-            SyncSide::Here => Change::Fetched,
-            SyncSide::There => Change::Sent,
+            SyncSide::Here => SessionChange::Fetched,
+            SyncSide::There => SessionChange::Sent,
         }))
     }
 
@@ -399,20 +399,20 @@ impl<'a> SyncRun<'a> {
 
     /// Stores the files and the receipts of redactions that one of the databases does not have. Returns true if there
     /// were any.
-    fn complete(&mut self, id: &SessionId, change: &Change) -> PeerResult<bool> {
+    fn complete(&mut self, id: &SessionId, change: &SessionChange) -> PeerResult<bool> {
         let mut is_completed = false;
         for (from, receipt) in self.redactions.remove(id).unwrap_or_default() {
             let (to, is_changed) = match (from, change) {
-                (SyncSide::Here, Change::UpdatedThere | Change::Merged(_)) => {
+                (SyncSide::Here, SessionChange::UpdatedThere | SessionChange::Merged(_)) => {
                     (SyncSide::There, true)
                 }
                 (SyncSide::Here, _) => (SyncSide::There, false),
-                (SyncSide::There, Change::UpdatedHere | Change::Merged(_)) => {
+                (SyncSide::There, SessionChange::UpdatedHere | SessionChange::Merged(_)) => {
                     (SyncSide::Here, true)
                 }
                 (SyncSide::There, _) => (SyncSide::Here, false),
             };
-            if matches!(change, Change::Gone) {
+            if matches!(change, SessionChange::Gone) {
                 continue;
             }
             self.place(to, &receipt)?;
@@ -425,7 +425,7 @@ impl<'a> SyncRun<'a> {
                 });
             }
         }
-        if self.dry_run || matches!(change, Change::Gone) {
+        if self.dry_run || matches!(change, SessionChange::Gone) {
             return Ok(is_completed);
         }
         let here = self.send_files(id, SyncSide::Here, false)?;

@@ -30,7 +30,7 @@ pub enum WireError {
 }
 
 /// A stream in both directions, which counts its bytes.
-pub(crate) struct Wire<R, W> {
+pub(crate) struct PeerWire<R, W> {
     input: R,
     output: W,
     pub(crate) received: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Wire<R, W> {
 const MESSAGE: u8 = b'M';
 const DATA: u8 = b'D';
 
-impl<R: Read, W: Write> Wire<R, W> {
+impl<R: Read, W: Write> PeerWire<R, W> {
     pub(crate) fn new(input: R, output: W) -> Self {
         Self {
             input,

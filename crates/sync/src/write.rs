@@ -16,7 +16,7 @@ use loopstore_model::clock::now;
 use loopstore_transcripts::internal::{RecordOrigins, restore_session};
 
 use crate::document::{Attachment, SessionDocument, SessionText};
-use crate::files::{Marks, OfferedFile, keep};
+use crate::files::{ImportMarks, OfferedFile, keep};
 use crate::merge::content_key;
 use crate::peer::{PeerError, PeerResult, StoreOutcome};
 use crate::rows::{attachments, read_text};
@@ -25,7 +25,7 @@ use crate::rows::{attachments, read_text};
 const REASON: &str = "two continuations of the session were brought together";
 
 /// The result of writing a session.
-pub(crate) struct Written {
+pub(crate) struct WrittenSession {
     pub(crate) outcome: StoreOutcome,
     /// True if bytes of redacted content may remain in the file.
     pub(crate) has_leftovers: bool,
@@ -38,13 +38,13 @@ pub(crate) fn write_session(
     expected: Option<[u8; 32]>,
     text: &SessionText,
     files: &[OfferedFile],
-) -> PeerResult<Written> {
+) -> PeerResult<WrittenSession> {
     let document = SessionDocument::parse(id, text).map_err(PeerError::Session)?;
     let is_redacted = document.loops.iter().flat_map(|one| &one.messages);
     let has_leftovers = is_redacted
         .into_iter()
         .any(|message| message.salt.is_none());
-    let target = Target {
+    let target = WriteTarget {
         counter: database.counter(),
         id,
         expected,
@@ -61,7 +61,7 @@ pub(crate) fn write_session(
         }
         Err(error) => Err(error),
     };
-    Ok(Written {
+    Ok(WrittenSession {
         outcome: written?,
         has_leftovers,
     })
@@ -91,7 +91,7 @@ fn transaction(
 }
 
 /// The session to write.
-struct Target<'a> {
+struct WriteTarget<'a> {
     counter: &'a dyn TokenCounter,
     id: &'a SessionId,
     expected: Option<[u8; 32]>,
@@ -101,7 +101,7 @@ struct Target<'a> {
     files: &'a [OfferedFile],
 }
 
-impl Target<'_> {
+impl WriteTarget<'_> {
     /// Returns why the session cannot be written now.
     fn obstacle(&self, read: &dyn StoreRead) -> PeerResult<Option<StoreOutcome>> {
         let stored = self.read(read)?;
@@ -182,7 +182,7 @@ impl Target<'_> {
         if self.files.is_empty() {
             return Ok(());
         }
-        let (key, mut marks) = (read.import_key()?, Marks::default());
+        let (key, mut marks) = (read.import_key()?, ImportMarks::default());
         self.files.iter().for_each(|file| marks.read(&key, file));
         marks.complete(self.document, origins);
         Ok(())
@@ -205,7 +205,7 @@ impl Target<'_> {
             return Ok(origins);
         };
         let stored = SessionDocument::parse(self.id, &text).map_err(PeerError::Session)?;
-        let mut marks = Marks::default();
+        let mut marks = ImportMarks::default();
         for message in stored.loops.iter().flat_map(|one| &one.messages) {
             let digest = codec::unhex(&message.digest);
             if let Some(origin) = digest.and_then(|digest| origins.get(&digest)) {

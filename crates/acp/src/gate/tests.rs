@@ -8,10 +8,10 @@ fn feed(pieces: &[(&str, bool)]) -> Vec<String> {
     let mut holder = Holder::default();
     let mut found = Vec::new();
     for (bytes, holds) in pieces {
-        let each = |piece: Piece<'_>| {
+        let each = |piece: LinePiece<'_>| {
             found.push(match piece {
-                Piece::Raw(bytes) => format!("raw {}", String::from_utf8_lossy(bytes)),
-                Piece::Line(line) => format!("line {}", String::from_utf8_lossy(line)),
+                LinePiece::Raw(bytes) => format!("raw {}", String::from_utf8_lossy(bytes)),
+                LinePiece::Line(line) => format!("line {}", String::from_utf8_lossy(line)),
             });
             Ok(())
         };

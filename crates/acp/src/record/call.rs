@@ -32,7 +32,7 @@ pub(crate) struct CallUpdate {
 
 /// The state of a tool call.
 #[derive(Default)]
-pub(crate) struct CallState {
+pub(crate) struct ToolState {
     id: String,
     title: Option<String>,
     name: Option<String>,
@@ -46,7 +46,7 @@ pub(crate) struct CallState {
     pub is_answered: bool,
 }
 
-impl CallState {
+impl ToolState {
     pub fn new(id: &str) -> Self {
         Self {
             id: id.chars().take(MAX_ID).collect(),
@@ -243,8 +243,8 @@ fn output_text(output: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn call(updates: &[Value]) -> CallState {
-        let mut call = CallState::new("c1");
+    fn call(updates: &[Value]) -> ToolState {
+        let mut call = ToolState::new("c1");
         for update in updates {
             let mut update = update.clone();
             update["toolCallId"] = "c1".into();
@@ -253,7 +253,7 @@ mod tests {
         call
     }
 
-    fn block_of(call: &CallState) -> (String, Value) {
+    fn block_of(call: &ToolState) -> (String, Value) {
         match call.block() {
             Content::ToolCall(call) => (call.name, call.arguments.read().unwrap()),
             other => panic!("{other:?}"),

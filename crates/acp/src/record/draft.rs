@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use loopstore::model::{AgentMessage, AssistantMessage, Content, Extra, Json, Message, ToolCall};
 use serde_json::json;
 
-use super::call::CallState;
+use super::call::ToolState;
 use super::{DETAILS, PLAN_TOOL};
 
 /// A part of an answer.
-enum Part {
+enum DraftPart {
     Text(String),
     Thinking(String),
     Block(Content),
@@ -25,27 +25,29 @@ pub(crate) enum ChunkKind {
 
 /// An answer that is not complete.
 #[derive(Default)]
-pub(crate) struct Draft {
-    parts: Vec<Part>,
+pub(crate) struct AnswerDraft {
+    parts: Vec<DraftPart>,
     /// The id of the message that the last text belongs to.
     message_id: Option<String>,
     /// The results of plans, which have no tool.
     plan_results: Vec<AgentMessage>,
 }
 
-impl Draft {
+impl AnswerDraft {
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
     /// True if the answer calls a tool.
     pub fn has_calls(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Call(_)))
+        self.parts
+            .iter()
+            .any(|part| matches!(part, DraftPart::Call(_)))
     }
 
     /// True if the answer has this call.
     pub fn has_call(&self, id: &str) -> bool {
-        let is_it = |part: &Part| matches!(part, Part::Call(call) if call == id);
+        let is_it = |part: &DraftPart| matches!(part, DraftPart::Call(call) if call == id);
         self.parts.iter().any(is_it)
     }
 
@@ -54,23 +56,23 @@ impl Draft {
         let is_same = self.message_id == message_id;
         self.message_id = message_id;
         match (self.parts.last_mut(), kind) {
-            (Some(Part::Text(last)), ChunkKind::Text)
-            | (Some(Part::Thinking(last)), ChunkKind::Thinking)
+            (Some(DraftPart::Text(last)), ChunkKind::Text)
+            | (Some(DraftPart::Thinking(last)), ChunkKind::Thinking)
                 if is_same =>
             {
                 last.push_str(text);
             }
-            (_, ChunkKind::Text) => self.parts.push(Part::Text(text.to_owned())),
-            (_, ChunkKind::Thinking) => self.parts.push(Part::Thinking(text.to_owned())),
+            (_, ChunkKind::Text) => self.parts.push(DraftPart::Text(text.to_owned())),
+            (_, ChunkKind::Thinking) => self.parts.push(DraftPart::Thinking(text.to_owned())),
         }
     }
 
     pub fn add_block(&mut self, block: Content) {
-        self.parts.push(Part::Block(block));
+        self.parts.push(DraftPart::Block(block));
     }
 
     pub fn add_call(&mut self, id: &str) {
-        self.parts.push(Part::Call(id.to_owned()));
+        self.parts.push(DraftPart::Call(id.to_owned()));
     }
 
     /// Adds a plan as a call of a tool: agents whose tool the protocol shows as a plan send no other update for it.
@@ -78,12 +80,13 @@ impl Draft {
         let arguments = Json::parse(&format!("{{\"entries\":{}}}", entries.as_str()));
         let mut extra = Extra::default();
         extra.insert(DETAILS, json!({"sessionUpdate": "plan"}).into());
-        self.parts.push(Part::Block(Content::ToolCall(ToolCall {
-            id: id.clone(),
-            name: PLAN_TOOL.to_owned(),
-            arguments: arguments.unwrap_or(entries),
-            extra,
-        })));
+        self.parts
+            .push(DraftPart::Block(Content::ToolCall(ToolCall {
+                id: id.clone(),
+                name: PLAN_TOOL.to_owned(),
+                arguments: arguments.unwrap_or(entries),
+                extra,
+            })));
         let mut result = Message::tool_result(id, "Plan updated");
         if let Message::ToolResult(result) = &mut result {
             PLAN_TOOL.clone_into(&mut result.tool_name);
@@ -94,15 +97,15 @@ impl Draft {
     /// Returns the answer, and the results that follow it at once.
     pub fn finish(
         self,
-        calls: &HashMap<String, CallState>,
+        calls: &HashMap<String, ToolState>,
         model: Option<&str>,
         stop_reason: Option<&str>,
     ) -> (AgentMessage, Vec<AgentMessage>) {
         let content = self.parts.into_iter().filter_map(|part| match part {
-            Part::Text(text) => Some(Content::text(text)),
-            Part::Thinking(text) => Some(Content::thinking(text, None)),
-            Part::Block(block) => Some(block),
-            Part::Call(id) => calls.get(&id).map(CallState::block),
+            DraftPart::Text(text) => Some(Content::text(text)),
+            DraftPart::Thinking(text) => Some(Content::thinking(text, None)),
+            DraftPart::Block(block) => Some(block),
+            DraftPart::Call(id) => calls.get(&id).map(ToolState::block),
         });
         let answer = Message::Assistant(AssistantMessage {
             content: content.collect(),

@@ -254,20 +254,20 @@ pub(super) struct AgentInfo {
 pub(super) struct NewSession {
     pub session_id: String,
     #[serde(flatten)]
-    pub rest: Answered,
+    pub rest: AnsweredRequest,
 }
 
 /// The options of a session that an agent begins or loads.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answered {
+pub(super) struct AnsweredRequest {
     #[serde(default)]
     models: Value,
     #[serde(default)]
     config_options: Value,
 }
 
-impl Answered {
+impl AnsweredRequest {
     /// Returns the model that answers, if the agent tells it.
     pub fn model(&self) -> Option<String> {
         let options = self.config_options.as_array().into_iter().flatten();

@@ -12,10 +12,11 @@ mod content;
 mod draft;
 mod message;
 pub(crate) mod notes;
+mod periodic;
 mod prompt;
 
-use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::time::Duration;
 
 use loopstore::model::{AgentMessage, Json, LoopId, Message, SessionId, UserMessage};
 use loopstore::{Error, SessionHandle, Store};
@@ -26,11 +27,11 @@ use serde_json::{Value, json};
 
 use self::draft::ChunkKind;
 use self::message::{
-    AgentRequest, Answered, EditorRequest, Initialized, NewSession, Permission, PromptResponse,
-    Selected, TerminalOutput, Update,
+    AgentRequest, AnsweredRequest, EditorRequest, Initialized, NewSession, Permission,
+    PromptResponse, Selected, TerminalOutput, Update,
 };
 use self::prompt::{ActivePrompt, PromptEnd};
-use crate::counts::{Counts, Unrecorded, add};
+use crate::counts::{PassedCounts, Unrecorded, add};
 use crate::queue::Direction;
 use crate::wire::Envelope;
 
@@ -78,9 +79,9 @@ pub(crate) struct Recorder {
     questions: HashMap<String, AgentRequest>,
     /// The output of the editor's terminals.
     terminals: HashMap<String, String>,
-    pub counts: Counts,
+    pub counts: PassedCounts,
     /// The counts that a note has.
-    noted: Counts,
+    noted: PassedCounts,
     pub prompts: u64,
     /// The first error of the store.
     pub error: Option<String>,
@@ -103,8 +104,8 @@ impl Recorder {
             requests: HashMap::new(),
             questions: HashMap::new(),
             terminals: HashMap::new(),
-            counts: Counts::new(),
-            noted: Counts::new(),
+            counts: PassedCounts::new(),
+            noted: PassedCounts::new(),
             prompts: 0,
             error: None,
         }
@@ -510,7 +511,7 @@ impl Recorder {
             EditorRequest::Load(session, _) => {
                 let session = self.session(&session);
                 session.loading = session.loading.saturating_sub(1);
-                let answered: Answered = serde_json::from_str(result).unwrap_or_default();
+                let answered: AnsweredRequest = serde_json::from_str(result).unwrap_or_default();
                 session.model = answered.model().or(session.model.take());
             }
             EditorRequest::Prompt(session) => return self.answered(&session, message),
@@ -572,82 +573,6 @@ impl Recorder {
         });
         self.session(id).active = None;
         unrecorded
-    }
-
-    /// Stores the numbers of what was not recorded since the previous note.
-    fn note_unrecorded(&mut self, id: &str) {
-        if self.counts == self.noted {
-            return;
-        }
-        let before = |reason| self.noted.get(reason).copied().unwrap_or_default();
-        let new: BTreeMap<String, u64> = self
-            .counts
-            .iter()
-            .map(|(reason, count)| (reason.to_string(), count - before(reason)))
-            .filter(|(_, count)| *count > 0)
-            .collect();
-        self.noted = self.counts.clone();
-        self.note(id, notes::UNRECORDED, json!(new).into());
-    }
-
-    /// Returns the time at which an answer is complete if nothing else comes.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        let active = self
-            .sessions
-            .values()
-            .filter_map(|session| session.active.as_ref());
-        let since = active.filter_map(ActivePrompt::complete_since).min()?;
-        Some(since + PAUSE)
-    }
-
-    /// Stores the answers that are complete.
-    pub fn store_complete(&mut self) {
-        let now = Instant::now();
-        let is_due = |session: &SessionState| {
-            let since = session
-                .active
-                .as_ref()
-                .and_then(ActivePrompt::complete_since);
-            since.is_some_and(|since| since + PAUSE <= now)
-        };
-        let due = self.sessions.iter().filter(|(_, session)| is_due(session));
-        let due: Vec<String> = due.map(|(id, _)| id.clone()).collect();
-        for id in due {
-            let unrecorded = self.write(&id, |active, recorder| {
-                active.flush(recorder, None)?;
-                Ok(None)
-            });
-            if let Some(reason) = unrecorded {
-                add(&mut self.counts, reason, 1);
-            }
-        }
-    }
-
-    /// Renews the leases of running prompts, for agents that write nothing for long.
-    pub fn heartbeat(&mut self) {
-        let active = self
-            .sessions
-            .values()
-            .filter_map(|session| session.active.as_ref());
-        let loops: Vec<LoopId> = active.map(|active| active.loop_id().clone()).collect();
-        for loop_id in loops {
-            // The next write reports a lease that was lost.
-            let _ = self.recorder.heartbeat(&loop_id);
-        }
-    }
-
-    /// Ends the prompts that the agent did not answer.
-    pub fn finish(&mut self) {
-        let ids: Vec<String> = self.sessions.keys().cloned().collect();
-        for id in ids {
-            let end = PromptEnd {
-                is_aborted: true,
-                ..PromptEnd::default()
-            };
-            if let Some(reason) = self.end(&id, end) {
-                add(&mut self.counts, reason, 1);
-            }
-        }
     }
 }
 

@@ -9,13 +9,13 @@ use loopstore_recorder::event::{
 };
 use loopstore_recorder::{AgentEvent, RecordResult, SessionRecorder};
 
-use super::call::{CallState, CallUpdate};
-use super::draft::{ChunkKind, Draft};
+use super::call::{CallUpdate, ToolState};
+use super::draft::{AnswerDraft, ChunkKind};
 use super::notes;
 use crate::counts::Unrecorded;
 
 /// The recorder that owns its store.
-type Recorder = SessionRecorder<'static>;
+type EventRecorder = SessionRecorder<'static>;
 
 /// The end of a prompt.
 #[derive(Default)]
@@ -38,10 +38,10 @@ pub(crate) struct ActivePrompt {
     pub open_requests: u32,
     turn: u32,
     has_answer: bool,
-    draft: Draft,
+    draft: AnswerDraft,
     /// The time of the last update of the draft.
     drafted_at: Option<Instant>,
-    calls: HashMap<String, CallState>,
+    calls: HashMap<String, ToolState>,
     plans: u32,
     last_plan: Option<Json>,
     last_usage: Option<Json>,
@@ -50,7 +50,7 @@ pub(crate) struct ActivePrompt {
 impl ActivePrompt {
     /// Begins a loop with its prompt.
     pub fn begin(
-        recorder: &mut Recorder,
+        recorder: &mut EventRecorder,
         start: AgentStart,
         prompt: AgentMessage,
     ) -> RecordResult<Self> {
@@ -60,7 +60,7 @@ impl ActivePrompt {
             open_requests: 1,
             turn: 0,
             has_answer: false,
-            draft: Draft::default(),
+            draft: AnswerDraft::default(),
             drafted_at: None,
             calls: HashMap::new(),
             plans: 0,
@@ -81,7 +81,7 @@ impl ActivePrompt {
         AgentEvent::TurnStart(TurnStart::new(self.loop_id.clone(), self.turn))
     }
 
-    fn put(&self, recorder: &mut Recorder, message: AgentMessage) -> RecordResult<()> {
+    fn put(&self, recorder: &mut EventRecorder, message: AgentMessage) -> RecordResult<()> {
         let id = || self.loop_id.clone();
         let start = MessageStart::new(id(), message.clone());
         recorder.record(AgentEvent::MessageStart(start))?;
@@ -90,7 +90,11 @@ impl ActivePrompt {
     }
 
     /// Stores an answer, in a turn of its own.
-    fn put_answer(&mut self, recorder: &mut Recorder, answer: AgentMessage) -> RecordResult<()> {
+    fn put_answer(
+        &mut self,
+        recorder: &mut EventRecorder,
+        answer: AgentMessage,
+    ) -> RecordResult<()> {
         if self.has_answer {
             recorder.record(AgentEvent::TurnEnd(TurnEnd::new(self.loop_id.clone())))?;
             self.turn += 1;
@@ -104,7 +108,7 @@ impl ActivePrompt {
     /// Stores a further prompt that the editor sent before the response.
     pub fn add_prompt(
         &mut self,
-        recorder: &mut Recorder,
+        recorder: &mut EventRecorder,
         prompt: AgentMessage,
     ) -> RecordResult<()> {
         self.flush(recorder, None)?;
@@ -113,12 +117,12 @@ impl ActivePrompt {
     }
 
     /// Stores a message that no model sees.
-    pub fn note(&self, recorder: &mut Recorder, kind: &str, data: Json) -> RecordResult<()> {
+    pub fn note(&self, recorder: &mut EventRecorder, kind: &str, data: Json) -> RecordResult<()> {
         self.put(recorder, AgentMessage::extension(kind, data))
     }
 
     /// Returns the draft, which has changed.
-    fn drafting(&mut self) -> &mut Draft {
+    fn drafting(&mut self) -> &mut AnswerDraft {
         self.drafted_at = Some(Instant::now());
         &mut self.draft
     }
@@ -152,7 +156,7 @@ impl ActivePrompt {
     /// not recorded.
     pub fn update_call(
         &mut self,
-        recorder: &mut Recorder,
+        recorder: &mut EventRecorder,
         update: CallUpdate,
         terminals: &HashMap<String, String>,
     ) -> RecordResult<Option<Unrecorded>> {
@@ -161,7 +165,7 @@ impl ActivePrompt {
         let call = self
             .calls
             .entry(id.clone())
-            .or_insert_with(|| CallState::new(&id));
+            .or_insert_with(|| ToolState::new(&id));
         if call.is_answered {
             return Ok(Some(Unrecorded::LateUpdate));
         }
@@ -178,7 +182,7 @@ impl ActivePrompt {
 
     fn put_result(
         &mut self,
-        recorder: &mut Recorder,
+        recorder: &mut EventRecorder,
         id: &str,
         terminals: &HashMap<String, String>,
     ) -> RecordResult<()> {
@@ -198,7 +202,7 @@ impl ActivePrompt {
     /// Stores the answer as far as it has come, if it is not empty.
     pub fn flush(
         &mut self,
-        recorder: &mut Recorder,
+        recorder: &mut EventRecorder,
         stop_reason: Option<&str>,
     ) -> RecordResult<()> {
         self.drafted_at = None;
@@ -222,7 +226,7 @@ impl ActivePrompt {
     /// Ends the loop.
     pub fn end(
         &mut self,
-        recorder: &mut Recorder,
+        recorder: &mut EventRecorder,
         end: PromptEnd,
         terminals: &HashMap<String, String>,
     ) -> RecordResult<()> {
@@ -234,7 +238,7 @@ impl ActivePrompt {
             None => end.is_aborted.then_some("aborted"),
         };
         self.flush(recorder, reason)?;
-        let has_output = |(_, call): &(&String, &CallState)| !call.is_answered && call.has_output();
+        let has_output = |(_, call): &(&String, &ToolState)| !call.is_answered && call.has_output();
         let open = self.calls.iter().filter(has_output);
         let mut open: Vec<String> = open.map(|(id, _)| id.clone()).collect();
         open.sort();

@@ -4,17 +4,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::mpsc::channel;
 
-use loopstore_acp::{OpenStore, ProxyOptions, Unrecorded};
+use loopstore_acp::{ProxyOptions, StoreOpener, Unrecorded};
 use proptest::prelude::*;
 use serde_json::json;
 
 use crate::stage::*;
 
-fn no_store() -> OpenStore {
+fn no_store() -> StoreOpener {
     Box::new(|| Err("there is no disk".into()))
 }
 
-fn echo(open: OpenStore, pieces: &[Vec<u8>]) -> Vec<u8> {
+fn echo(open: StoreOpener, pieces: &[Vec<u8>]) -> Vec<u8> {
     let mut editor = Editor::start(Command::new("cat"), ProxyOptions::default(), open);
     let mut input = editor.input_for_thread();
     let pieces = pieces.to_vec();
@@ -130,7 +130,7 @@ fn bytes_pass_before_the_store_is_open_and_are_recorded_later() {
     let stage = Stage::new();
     let (opens, waits) = channel();
     let open = stage.opener();
-    let open: OpenStore = Box::new(move || {
+    let open: StoreOpener = Box::new(move || {
         waits.recv().unwrap();
         open()
     });
@@ -155,7 +155,7 @@ fn bytes_pass_before_the_store_is_open_and_are_recorded_later() {
 #[test]
 fn a_store_that_never_opens_in_time_loses_only_the_record_and_the_loss_is_counted() {
     let (opens, waits) = channel::<()>();
-    let open: OpenStore = Box::new(move || {
+    let open: StoreOpener = Box::new(move || {
         let _ = waits.recv();
         Err("it hangs".into())
     });

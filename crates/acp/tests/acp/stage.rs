@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use loopstore::model::AgentMessage;
 use loopstore::{EntryQuery, Store};
-use loopstore_acp::{OpenStore, Proxy, ProxyOptions, ProxyReport};
+use loopstore_acp::{Proxy, ProxyOptions, ProxyReport, StoreOpener};
 use serde_json::{Value, json};
 
 use crate::support::keyed;
@@ -28,7 +28,7 @@ impl Stage {
         Store::from(keyed::open(self.path("loopstore.db")).unwrap())
     }
 
-    pub fn opener(&self) -> OpenStore {
+    pub fn opener(&self) -> StoreOpener {
         let path = self.path("loopstore.db");
         Box::new(move || {
             let store = keyed::open(path).map_err(|error| error.to_string())?;
@@ -102,7 +102,7 @@ pub struct Editor {
 }
 
 impl Editor {
-    pub fn start(agent: Command, options: ProxyOptions, open: OpenStore) -> Self {
+    pub fn start(agent: Command, options: ProxyOptions, open: StoreOpener) -> Self {
         let (agents_input, input) = pipe().unwrap();
         let (output, agents_output) = pipe().unwrap();
         let proxy = Proxy::new(agent, options);

@@ -4,7 +4,7 @@ use loopstore_admin::inspect::{ChangedFile, DiffLine};
 use loopstore_admin::replay::{ChangeKind, ReplayChange};
 use loopstore_terminal::text;
 
-use super::entries::{CallEntry, Entry, ResultEntry, TurnEntry};
+use super::entries::{CallEntry, ReadEntry, ReadTurn, ResultEntry};
 use super::markdown;
 use super::styled::{Look, Span, clean, draw, plain, span, wrap};
 
@@ -29,7 +29,7 @@ pub struct Drawing {
 
 impl Drawing {
     /// Returns the lines of a turn, with a heading if the name of its loop is given.
-    pub fn turn(&mut self, turn: &TurnEntry, loop_name: Option<&str>) -> String {
+    pub fn turn(&mut self, turn: &ReadTurn, loop_name: Option<&str>) -> String {
         let mut lines: Vec<Vec<Span>> = Vec::new();
         if let Some(name) = loop_name {
             lines.push(vec![]);
@@ -70,12 +70,12 @@ impl Drawing {
         lines.iter().map(line).collect()
     }
 
-    fn entry(&mut self, entry: &Entry, lines: &mut Vec<Vec<Span>>) {
+    fn entry(&mut self, entry: &ReadEntry, lines: &mut Vec<Vec<Span>>) {
         match entry {
-            Entry::Text { role, author, text } => self.words(role, author, text, lines),
-            Entry::Thinking { text } => self.aside("thinking", text, lines),
-            Entry::Call(call) => self.call(call, lines),
-            Entry::Result(result) => {
+            ReadEntry::Text { role, author, text } => self.words(role, author, text, lines),
+            ReadEntry::Thinking { text } => self.aside("thinking", text, lines),
+            ReadEntry::Call(call) => self.call(call, lines),
+            ReadEntry::Result(result) => {
                 let name = match &*result.tool {
                     "" => text::line(&result.tool_call_id),
                     tool => text::line(tool),
@@ -83,22 +83,22 @@ impl Drawing {
                 self.folded(&format!("result of {name}"), Some(result), lines);
                 self.result_text(result, lines);
             }
-            Entry::Image { mime_type, bytes } => {
+            ReadEntry::Image { mime_type, bytes } => {
                 let label = format!("image {}, {}", text::line(mime_type), text::bytes(*bytes));
                 lines.push(vec![span(format!("▸ {label}"), Look::Dim)]);
             }
-            Entry::Opaque { label } => {
+            ReadEntry::Opaque { label } => {
                 let label = format!("▸ {}", text::line(label));
                 lines.push(vec![span(label, Look::Dim)]);
             }
-            Entry::Error { text } => {
+            ReadEntry::Error { text } => {
                 lines.push(vec![span("✗ error", Look::Removed)]);
                 lines.extend(plain(text, Look::Removed, self.width, TEXT));
             }
-            Entry::Note { name, text } if self.is_full => {
+            ReadEntry::Note { name, text } if self.is_full => {
                 self.aside(&format!("note {}", text::line(name)), text, lines);
             }
-            Entry::Note { .. } => self.notes += 1,
+            ReadEntry::Note { .. } => self.notes += 1,
         }
     }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// A turn, or the messages that were added to a turn.
 #[derive(Debug, Serialize)]
-pub struct TurnEntry {
+pub struct ReadTurn {
     /// The loop.
     pub loop_id: LoopId,
     /// The turn.
@@ -22,13 +22,13 @@ pub struct TurnEntry {
     /// The time of the first message that has one.
     pub at: Option<String>,
     /// Its parts in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ReadEntry>,
 }
 
 /// A part of a turn.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Entry {
+pub enum ReadEntry {
     /// A text of a person, an agent or the harness.
     Text {
         role: &'static str,
@@ -84,8 +84,8 @@ pub struct ResultEntry {
 }
 
 /// Returns the parts of the messages of a turn from the message `start`.
-pub fn turn_entry(turn: &ReplayedTurn, start: usize) -> TurnEntry {
-    let mut reader = TurnReader::default();
+pub fn turn_entry(turn: &ReplayedTurn, start: usize) -> ReadTurn {
+    let mut reader = ReadTurns::default();
     let messages = turn.messages.iter().zip(&turn.times).skip(start);
     let mut at = None;
     for (message, time) in messages {
@@ -93,7 +93,7 @@ pub fn turn_entry(turn: &ReplayedTurn, start: usize) -> TurnEntry {
         reader.add(message);
     }
     let last = turn.messages.len().max(1) - 1;
-    TurnEntry {
+    ReadTurn {
         loop_id: turn.loop_id.clone(),
         turn: turn.turn,
         seqs: [start, last].map(|at| turn.first_seq.saturating_add(at as u32)),
@@ -105,16 +105,16 @@ pub fn turn_entry(turn: &ReplayedTurn, start: usize) -> TurnEntry {
 }
 
 #[derive(Default)]
-struct TurnReader {
-    entries: Vec<Entry>,
+struct ReadTurns {
+    entries: Vec<ReadEntry>,
     /// The entries of calls without a result, by the id of the call.
     open: HashMap<String, usize>,
 }
 
-impl TurnReader {
+impl ReadTurns {
     fn add(&mut self, message: &AgentMessage) {
         match message {
-            AgentMessage::Extension(note) => self.entries.push(Entry::Note {
+            AgentMessage::Extension(note) => self.entries.push(ReadEntry::Note {
                 name: note.kind.clone(),
                 text: note.data.as_str().to_owned(),
             }),
@@ -128,7 +128,7 @@ impl TurnReader {
 
     fn text(&mut self, role: &'static str, author: Author, text: &str) {
         if !text.trim().is_empty() {
-            self.entries.push(Entry::Text {
+            self.entries.push(ReadEntry::Text {
                 role,
                 author: author.as_str(),
                 text: text.to_owned(),
@@ -166,7 +166,7 @@ impl TurnReader {
                     let changes = changed_files(message, calls);
                     calls += 1;
                     self.open.insert(call.id.clone(), self.entries.len());
-                    self.entries.push(Entry::Call(CallEntry {
+                    self.entries.push(ReadEntry::Call(CallEntry {
                         tool_call_id: call.id.clone(),
                         tool: call.name.clone(),
                         description: CallEffects::of(call).description,
@@ -180,7 +180,7 @@ impl TurnReader {
         }
         if let Some(error) = &answer.error_message {
             let text = error.clone();
-            self.entries.push(Entry::Error { text });
+            self.entries.push(ReadEntry::Error { text });
         }
     }
 
@@ -200,8 +200,8 @@ impl TurnReader {
         };
         let call = self.open.remove(&message.tool_call_id);
         match call.and_then(|at| self.entries.get_mut(at)) {
-            Some(Entry::Call(call)) => call.result = Some(result),
-            _ => self.entries.push(Entry::Result(result)),
+            Some(ReadEntry::Call(call)) => call.result = Some(result),
+            _ => self.entries.push(ReadEntry::Result(result)),
         }
         for words in message.texts_of_person() {
             self.text("user", Author::Human, without_frames(words));
@@ -217,17 +217,17 @@ impl TurnReader {
     fn block(&mut self, block: &Content) {
         self.entries.push(match block {
             Content::Thinking(thinking) if thinking.thinking.trim().is_empty() => return,
-            Content::Thinking(thinking) => Entry::Thinking {
+            Content::Thinking(thinking) => ReadEntry::Thinking {
                 text: thinking.thinking.clone(),
             },
-            Content::Image(image) => Entry::Image {
+            Content::Image(image) => ReadEntry::Image {
                 mime_type: image.mime_type.clone(),
                 bytes: image.data.len() as u64 / 4 * 3,
             },
-            Content::Sealed(sealed) => Entry::Opaque {
+            Content::Sealed(sealed) => ReadEntry::Opaque {
                 label: sealed.to_string(),
             },
-            Content::Other(json) => Entry::Opaque {
+            Content::Other(json) => ReadEntry::Opaque {
                 label: json.type_name().unwrap_or_else(|| "block".into()),
             },
             // These have entries of their own.
@@ -286,7 +286,7 @@ mod tests {
         let text = "<system-reminder>Be brief.</system-reminder>\nWill it rain?";
         let entry = turn_entry(&turn(vec![Message::user(text).into()]), 0);
         let authors = entry.entries.iter().map(|entry| match entry {
-            Entry::Text { author, text, .. } => (*author, text.as_str()),
+            ReadEntry::Text { author, text, .. } => (*author, text.as_str()),
             other => panic!("{other:?}"),
         });
         let authors: Vec<_> = authors.collect();
@@ -299,7 +299,7 @@ mod tests {
     fn a_result_belongs_to_its_call_and_a_late_one_stands_alone() {
         let messages = vec![call("c1"), Message::tool_result("c1", "a\nb").into()];
         let entry = turn_entry(&turn(messages.clone()), 0);
-        let [Entry::Call(one)] = entry.entries.as_slice() else {
+        let [ReadEntry::Call(one)] = entry.entries.as_slice() else {
             panic!("{entry:?}");
         };
         let result = one.result.as_ref().unwrap();
@@ -310,7 +310,7 @@ mod tests {
         // Only what was added.
         let entry = turn_entry(&turn(messages), 1);
         assert_eq!(entry.seqs, [5, 5]);
-        assert!(matches!(entry.entries.as_slice(), [Entry::Result(_)]));
+        assert!(matches!(entry.entries.as_slice(), [ReadEntry::Result(_)]));
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
         let messages = vec![call("c1"), result(), call("c1"), result(), result()];
         let entry = turn_entry(&turn(messages), 0);
         let results = entry.entries.iter().map(|entry| match entry {
-            Entry::Call(call) => call.result.is_some(),
+            ReadEntry::Call(call) => call.result.is_some(),
             _ => false,
         });
         assert_eq!(results.collect::<Vec<_>>(), [true, true, false]);

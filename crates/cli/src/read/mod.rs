@@ -18,7 +18,7 @@ use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::{App, CliError, Done, amount, select, text};
 
 use self::draw::Drawing;
-use self::entries::{TurnEntry, turn_entry};
+use self::entries::{ReadTurn, turn_entry};
 use super::address;
 
 /// The time between two looks at a session that is followed.
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn print(&mut self, entry: &TurnEntry, is_new: bool) -> Result<(), CliError> {
+    fn print(&mut self, entry: &ReadTurn, is_new: bool) -> Result<(), CliError> {
         let is_first = std::mem::replace(&mut self.is_empty, false);
         match (self.app.json, self.is_lines) {
             (true, true) => self.app.out.json_line(entry),

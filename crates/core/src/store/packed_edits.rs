@@ -108,7 +108,7 @@ fn put_number(packed: &mut Vec<u8>, mut number: u64) {
 /// # Errors
 /// If the bytes are no packed edits.
 pub fn sections(packed: &[u8]) -> StoreResult<Vec<(LoopKey, Range<usize>)>> {
-    let mut cursor = Cursor { bytes: packed };
+    let mut cursor = PackedCursor { bytes: packed };
     let mut found = Vec::new();
     while !cursor.bytes.is_empty() {
         let key = cursor.number().map(u64::cast_signed);
@@ -138,7 +138,7 @@ pub fn section_edits<'a>(
 }
 
 fn read_section<'a>(section: &'a [u8], visit: &mut dyn FnMut(PackedEdit)) -> Option<&'a str> {
-    let mut cursor = Cursor { bytes: section };
+    let mut cursor = PackedCursor { bytes: section };
     let count = cursor.number()?;
     let texts = usize::try_from(cursor.number()?).ok()?;
     let (edits, texts) = cursor
@@ -166,11 +166,11 @@ fn unreadable() -> super::error::StoreError {
 }
 
 /// A position in packed edits.
-struct Cursor<'a> {
+struct PackedCursor<'a> {
     bytes: &'a [u8],
 }
 
-impl Cursor<'_> {
+impl PackedCursor<'_> {
     #[inline]
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.bytes.split_first()?;

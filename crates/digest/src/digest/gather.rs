@@ -1,9 +1,12 @@
 //! Reads messages and earlier documents into a [`DocumentRecord`].
 
+mod leaves;
+
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use self::leaves::leaves;
 use super::model_sections::{ModelSection, sections_of};
 use super::read::{self, DocumentPart};
 use super::record::{DocumentRecord, ForeignSummary, SpeakerRole, Statement};
@@ -577,29 +580,6 @@ fn structured(text: &str) -> Option<Value> {
         return None;
     }
     serde_json::from_str(text).ok()
-}
-
-/// Calls `each` with the key and text of each leaf, and whether the text is a key itself: a key with letters and digits
-/// is taken for a value of the key above it.
-fn leaves(value: &Value, key: &str, each: &mut dyn FnMut(&str, &str, bool)) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                if names_a_thing(name) {
-                    each(key, name, true);
-                }
-                leaves(value, name, each);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| leaves(item, key, each)),
-        Value::String(text) => each(key, text, false),
-        Value::Number(number) => each(key, &number.to_string(), false),
-        Value::Bool(_) | Value::Null => {}
-    }
-}
-
-fn names_a_thing(key: &str) -> bool {
-    is_value(key) && key.contains(|c: char| c.is_ascii_digit()) && key.contains(char::is_alphabetic)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{History, distinct, readable_runs};
 use recorded::recorded_cost;
-use replay::{CostPolicy, Replay};
+use replay::{CostPolicy, CostReplay};
 
 /// Turns after a compaction in which a file that is read again counts for the bill of the compaction.
 pub const TURNS_OF_A_BILL: u32 = 5;
@@ -156,7 +156,7 @@ pub fn cost(
         report.sessions += 1;
         let usual = window.unwrap_or(tokens / WINDOW_PART);
         for policy in CostPolicy::ALL {
-            let result = Replay::new(&history, usual, prices).run(policy)?;
+            let result = CostReplay::new(&history, usual, prices).run(policy)?;
             add(&mut report.results, &result);
         }
         if readable_runs(store, session)?.is_empty() {
@@ -165,7 +165,7 @@ pub fn cost(
         if let Some((result, window)) = recorded_cost(store, session, &history, prices)? {
             add(&mut report.recorded, &result);
             for policy in CostPolicy::ALL {
-                let result = Replay::new(&history, window, prices).run(policy)?;
+                let result = CostReplay::new(&history, window, prices).run(policy)?;
                 add(&mut report.recorded, &result);
             }
         }

@@ -60,13 +60,13 @@ impl CostPolicy {
 }
 
 /// A session to be replayed.
-pub(super) struct Replay<'a> {
+pub(super) struct CostReplay<'a> {
     history: &'a History,
     window: u64,
     prices: &'a TokenPrices,
 }
 
-impl<'a> Replay<'a> {
+impl<'a> CostReplay<'a> {
     pub(super) fn new(history: &'a History, window: u64, prices: &'a TokenPrices) -> Self {
         Self {
             history,
