@@ -32,5 +32,5 @@ pub(super) fn growth_of(
 
 /// True if the window of a policy is a size to hand a conversation over in.
 pub(super) fn is_handed_over(policy: &Policy) -> bool {
-    crate::compaction::growth::is_handed_over(policy.compaction.policy, &policy.window)
+    crate::compaction::growth::is_handed_over(&policy.compaction, &policy.window)
 }

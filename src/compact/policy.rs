@@ -326,7 +326,7 @@ impl Policy {
     /// that size if it can. With the default [`CompactionPolicy`], a window of less than 500 tokens is used whole: it is
     /// a size to hand a conversation over in.
     pub fn target(&self) -> Budget {
-        growth::target(self.compaction.policy, &self.window)
+        growth::target(&self.compaction, &self.window)
     }
 
     /// Sets the limits of texts that this policy derives from the window.

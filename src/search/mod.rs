@@ -17,7 +17,6 @@ pub(crate) mod query;
 mod rank;
 mod recall;
 mod run;
-mod sessions;
 mod snippet;
 mod stop_words;
 mod text;
@@ -190,8 +189,7 @@ pub struct SessionHit {
     pub source: Option<String>,
     /// The time of the last append.
     pub last_active_at: Option<String>,
-    /// The score of its best messages; more is better. Sessions are ordered by this score and by how well all their
-    /// matching messages together match, so a session may have a higher score than one before it.
+    /// The score; more is better.
     pub score: f64,
     /// The best hits in the session, at most three, best first.
     pub hits: Vec<SearchHit>,

@@ -7,12 +7,6 @@
 //! dependence model (Metzler and Croft, 2005), and the best window of [`WINDOW`] words. Lengths are
 //! measured against a constant and not against the average of the store: so a message has the same score
 //! whatever else is stored and wherever.
-//!
-//! An answer of many hundred words holds a word of every question about its subject, so a long message gets a little
-//! less for all it holds, and less of what the messages around it say than a short one, which says little by itself.
-//!
-//! Sessions are ordered by two ranks that are added (reciprocal rank fusion; Cormack, Clarke and Büttcher, 2009): one of
-//! their best messages, and one of all their matching messages as one text.
 
 use std::collections::HashMap;
 
@@ -29,15 +23,6 @@ const B: f64 = 0.75;
 /// Words of a message that is neither long nor short.
 const USUAL_WORDS: f64 = 100.0;
 
-/// Words of a message that is short.
-const SHORT_WORDS: f64 = 75.0;
-
-/// The power of the share of a longer message that a short one would be, with which its score is multiplied.
-const LONG_POWER: f64 = 0.2;
-
-/// Words from which a message does not lose more: beyond are outputs of tools, whose field counts little anyway.
-const LONGEST_WORDS: f64 = 1_000.0;
-
 /// The weight of a pair of words, relative to one word as rare as the more common of the two.
 const PAIR: f64 = 0.6;
 
@@ -47,11 +32,9 @@ const PAIR_WORDS: u32 = 2;
 /// The length of a window in words.
 const WINDOW: u32 = 30;
 
-/// The weight of the best of the messages around a short message; each further message counts half as much.
-const AROUND: f64 = 0.5;
-
-/// The weight of the title of the session of a message.
-pub(super) const TITLE: f64 = 0.3;
+/// The weight of the best of the messages around a message, and of the title of its session; each further message
+/// counts half as much.
+pub(super) const AROUND: f64 = 0.3;
 
 /// The distance in messages after which the weight of a message halves.
 const HALVED_AFTER: f64 = 8.0;
@@ -64,9 +47,6 @@ const MOST_AROUND: usize = 5;
 
 /// The weight of each further message of a session, relative to the one before.
 const NEXT_IN_SESSION: f64 = 0.3;
-
-/// Ranks that are added count the less, the further they are from the first: by half after so many.
-const FUSED_RANKS: f64 = 20.0;
 
 /// The score of a message by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -107,15 +87,6 @@ impl<'q> Ranking<'q> {
         terms.map(|term| self.worth[term]).sum::<f64>() * saturated(weight, norm(length))
     }
 
-    /// Scores all matching messages of a session as one text, compared with sessions of `usual` words.
-    pub(super) fn whole(&self, session: &SessionWords, usual: f64) -> f64 {
-        let norm = 1.0 - B + B * session.words / usual.max(1.0);
-        let terms = self.worth.iter().zip(&session.weights);
-        terms
-            .map(|(worth, weight)| worth * saturated(weight / SAID, norm))
-            .sum()
-    }
-
     /// Scores a message.
     pub(super) fn score(&self, found: &QueryMatches) -> Score {
         let norm = norm(f64::from(found.length));
@@ -138,10 +109,8 @@ impl<'q> Ranking<'q> {
         // In order, so that the sum is the same each time.
         let mut pairs: Vec<f64> = pairs.collect();
         pairs.sort_by(f64::total_cmp);
-        let share = short_share(f64::from(found.length).min(LONGEST_WORDS));
         Score {
-            score: (terms + pairs.iter().sum::<f64>() + together * relevance)
-                * share.powf(LONG_POWER),
+            score: terms + pairs.iter().sum::<f64>() + together * relevance,
             relevance,
         }
     }
@@ -187,11 +156,6 @@ impl<'q> Ranking<'q> {
     }
 }
 
-/// Returns the share of a message of this many words that a short one would be; 1 for short ones.
-fn short_share(words: f64) -> f64 {
-    (SHORT_WORDS / words.max(1.0)).min(1.0)
-}
-
 fn norm(length: f64) -> f64 {
     1.0 - B + B * length / USUAL_WORDS
 }
@@ -206,58 +170,6 @@ pub(super) struct PositionedScore {
     pub(super) session: SessionKey,
     pub(super) at: u64,
     pub(super) score: f64,
-    /// The number of its words.
-    pub(super) words: u32,
-}
-
-/// The matching messages of a session as one text.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SessionWords {
-    /// The number of occurrences of each term, each weighted by its field.
-    weights: Vec<f64>,
-    words: f64,
-}
-
-/// The weight of a word of a person, which counts as one occurrence in a session.
-const SAID: f64 = 4.0;
-
-impl SessionWords {
-    /// Adds a message.
-    pub(super) fn add(&mut self, weights: &[f64], words: u32) {
-        self.weights.resize(weights.len(), 0.0);
-        for (sum, weight) in self.weights.iter_mut().zip(weights) {
-            *sum += weight;
-        }
-        self.words += f64::from(words);
-    }
-
-    /// Returns the mean number of words of sessions.
-    pub(super) fn mean<'a>(sessions: impl Iterator<Item = &'a Self>) -> f64 {
-        let (words, count) = sessions.fold((0.0, 0.0), |(words, count), session| {
-            (words + session.words, count + 1.0)
-        });
-        words / f64::max(count, 1.0)
-    }
-}
-
-/// Adds the ranks that two lists of scores give the same things; more is better.
-pub(super) fn fused(one: &[f64], other: &[f64]) -> Vec<f64> {
-    let shares = |scores: &[f64]| {
-        let mut order: Vec<usize> = (0..scores.len()).collect();
-        order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
-        let mut shares = vec![0.0; scores.len()];
-        let (mut rank, mut before) = (0, None);
-        for (place, at) in order.into_iter().enumerate() {
-            // Equal scores have one rank.
-            if before != Some(scores[at]) {
-                (rank, before) = (place, Some(scores[at]));
-            }
-            shares[at] = 1.0 / (FUSED_RANKS + rank as f64);
-        }
-        shares
-    };
-    let pairs = shares(one).into_iter().zip(shares(other));
-    pairs.map(|(one, other)| one + other).collect()
 }
 
 /// Returns the score of each message together with the messages around it: a query in the words of a
@@ -281,8 +193,7 @@ pub(super) fn with_surroundings(positioned: &[PositionedScore]) -> Vec<f64> {
             let other = &positioned[*other];
             other.score * (-(distance(other) as f64) / HALVED_AFTER).exp2()
         }));
-        let share = short_share(f64::from(here.words));
-        scores[*at_index] += AROUND * share * faded(&mut around, 0.5);
+        scores[*at_index] += AROUND * faded(&mut around, 0.5);
     }
     scores
 }
@@ -386,7 +297,6 @@ mod tests {
             session: SessionKey(session),
             at,
             score,
-            words: 10,
         };
         let positioned = [
             positioned_at(1, 11, 1.0),
@@ -399,50 +309,6 @@ mod tests {
         assert!(scores[0] > scores[2] && scores[2] > scores[3], "{scores:?}");
         assert_eq!(scores[3..], [1.0, 1.0]);
         assert!(scores[1] > 10.0 && scores[0] < 6.0, "{scores:?}");
-    }
-
-    #[test]
-    fn a_long_message_gets_less_for_all_it_holds_and_for_what_is_around() {
-        let words = |count: usize| "word ".repeat(count);
-        let (short, long) = (
-            format!("kite {}", words(30)),
-            format!("kite {}", words(600)),
-        );
-        let texts = [(TextField::Prompt, &*short), (TextField::Prompt, &*long)];
-        let scores = scores("kite", &[10], &texts);
-        assert!(scores[0].score > 2.0 * scores[1].score, "{scores:?}");
-        let positioned = |at, words| PositionedScore {
-            session: SessionKey(1),
-            at,
-            score: 4.0,
-            words,
-        };
-        let around = with_surroundings(&[positioned(1, 30), positioned(2, 600)]);
-        assert!(around[0] - 4.0 > 4.0 * (around[1] - 4.0), "{around:?}");
-    }
-
-    #[test]
-    fn what_is_good_in_two_ways_comes_before_what_is_best_in_one() {
-        let fused = fused(&[9.0, 8.0, 1.0, 0.0], &[0.0, 3.0, 1.0, 9.0]);
-        assert!(fused[1] > fused[0] && fused[1] > fused[3] && fused[3] > fused[2]);
-        // Equal scores have the same rank.
-        assert_eq!(super::fused(&[1.0, 1.0], &[2.0, 2.0])[0], 2.0 / FUSED_RANKS);
-    }
-
-    #[test]
-    fn a_session_is_compared_as_a_whole_by_its_length() {
-        let query = parse_query("flaky kite").unwrap();
-        let ranking = Ranking::new(&query, &[10, 10], 1000);
-        let session = |weights: [f64; 2], words| {
-            let mut session = SessionWords::default();
-            session.add(&weights, words);
-            session
-        };
-        let (both, one) = (session([4.0, 4.0], 100), session([8.0, 0.0], 100));
-        let long = session([4.0, 4.0], 10_000);
-        let usual = SessionWords::mean([&both, &one].into_iter());
-        let [both, one, long] = [both, one, long].map(|one| ranking.whole(&one, usual));
-        assert!(both > one && both > long, "{both} {one} {long}");
     }
 
     #[test]

@@ -10,14 +10,20 @@ use super::query::Query;
 use super::rank::{self, PositionedScore, Ranking, Score};
 use super::text::{MessageText, TextField, message_text};
 use super::visibility::{Visibility, VisibilityCache};
-use super::{MessageLocation, SearchHit, SearchQuery, SearchResults, snippet};
+use super::{
+    MessageLocation, SearchHit, SearchQuery, SearchResults, SessionHit, SessionResults, snippet,
+};
 use crate::context::session_of;
 use crate::model::{Role, Time};
 use crate::store::index::{IndexFilter, IndexState, Match};
+use crate::store::prompt::{own_title, session_title};
 use crate::store::{self, LoopKey, MessageRow, SessionKey, SessionRow, StoreRead, StoreResult};
 
 /// The number of hits of a search without a limit.
-pub(super) const LIMIT: usize = 20;
+const LIMIT: usize = 20;
+
+/// The number of hits that are returned of a session.
+const HITS_OF_SESSION: usize = 3;
 
 /// The number of messages whose text is read and scored: the most promising.
 const MOST_READ: usize = 1000;
@@ -33,29 +39,25 @@ const BYTES_OF_A_WORD: f64 = 6.0;
 
 /// One search within one snapshot.
 pub(super) struct SearchRun<'a> {
-    pub(super) read: &'a dyn StoreRead,
-    pub(super) query: &'a SearchQuery,
-    pub(super) words: &'a Query,
-    pub(super) filter: IndexFilter,
-    pub(super) state: IndexState,
-    pub(super) is_usable: bool,
-    pub(super) matcher: Matcher<'a>,
-    pub(super) ranking: Ranking<'a>,
-    pub(super) visibilities: VisibilityCache,
+    read: &'a dyn StoreRead,
+    query: &'a SearchQuery,
+    words: &'a Query,
+    filter: IndexFilter,
+    state: IndexState,
+    is_usable: bool,
+    matcher: Matcher<'a>,
+    ranking: Ranking<'a>,
+    visibilities: VisibilityCache,
 }
 
 /// A message with its score.
-pub(super) struct Ranked {
-    pub(super) found: Match,
-    pub(super) score: f64,
-    /// The occurrences of each term, weighted by field.
-    pub(super) weights: Vec<f64>,
-    /// The number of its words.
-    pub(super) words: u32,
+struct Ranked {
+    found: Match,
+    score: f64,
 }
 
 /// A message that was read and matches.
-pub(super) struct Fitting {
+struct Fitting {
     role: Role,
     created_at: Option<i64>,
     text: MessageText,
@@ -98,15 +100,15 @@ impl<'a> SearchRun<'a> {
             let Some(hit) = self.fitting(&found.found)? else {
                 continue;
             };
-            let Some(hit) = self.unlike(&mut page, found, hit, limit)? else {
+            if self.folds(&mut page, found, &hit, limit)? {
                 continue;
-            };
+            }
             if page.hits.len() == offset + limit {
                 page.is_full = true;
                 break;
             }
             let hit = self.hit(found, hit)?;
-            page.push(hit, found);
+            page.hits.push(hit);
         }
         Ok(SearchResults {
             hits: page.hits.into_iter().skip(offset).collect(),
@@ -115,7 +117,90 @@ impl<'a> SearchRun<'a> {
         })
     }
 
-    pub(super) fn indexed(&self) -> u64 {
+    /// Finds sessions.
+    pub(super) fn sessions(mut self) -> StoreResult<SessionResults> {
+        let ranked = self.ranked()?;
+        let mut sessions: HashMap<SessionKey, Vec<&Ranked>> = HashMap::new();
+        for found in ranked.iter().filter(|found| found.score > 0.0) {
+            sessions.entry(found.found.session).or_default().push(found);
+        }
+        let titles = self.titles()?;
+        for session in titles.keys() {
+            sessions.entry(*session).or_default();
+        }
+        let mut sessions: Vec<(f64, SessionKey, Vec<&Ranked>)> = sessions
+            .into_iter()
+            .map(|(session, found)| {
+                let scores = found.iter().map(|found| found.score);
+                let scores = scores.chain(titles.get(&session).copied()).collect();
+                (rank::of_session(scores), session, found)
+            })
+            .collect();
+        sessions.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        let (limit, offset) = (self.query.limit.unwrap_or(LIMIT), self.query.offset);
+        let mut results = SessionResults {
+            indexed: self.indexed(),
+            next: (sessions.len() > offset + limit).then_some(offset + limit),
+            ..SessionResults::default()
+        };
+        for (score, session, found) in sessions.into_iter().skip(offset).take(limit) {
+            let mut page = HitPage::default();
+            for found in found {
+                if page.hits.len() == HITS_OF_SESSION {
+                    break;
+                }
+                if let Some(hit) = self.fitting(&found.found)?
+                    && !self.folds(&mut page, found, &hit, usize::MAX)?
+                {
+                    let hit = self.hit(found, hit)?;
+                    page.hits.push(hit);
+                }
+            }
+            let row = self.visibilities.session(self.read, session)?.clone();
+            results.sessions.push(SessionHit {
+                title: session_title(self.read, &row)?,
+                session_id: row.session_id,
+                project: row.project,
+                source: row.source,
+                last_active_at: row.last_active_at,
+                score: rounded(score),
+                hits: page.hits,
+            });
+        }
+        Ok(results)
+    }
+
+    /// Returns the sessions whose own titles match, with their scores. A title made of a prompt is searched as
+    /// a message.
+    fn titles(&mut self) -> StoreResult<HashMap<SessionKey, f64>> {
+        let mut titles = HashMap::new();
+        let of_messages = IndexFilter {
+            sessions: None,
+            ..self.filter.clone()
+        };
+        // A title has no role, tool or time, and is in no context.
+        let is_narrowed = of_messages != IndexFilter::default() || self.query.hidden.is_some();
+        if is_narrowed || self.words.has_conditions() {
+            return Ok(titles);
+        }
+        for row in self.read.sessions()? {
+            let only = self.filter.sessions.as_ref();
+            if only.is_none_or(|only| only.contains(&row.key)) {
+                let score = self.title_score(row.title.as_deref());
+                titles.extend(score.map(|score| (row.key, score)));
+            }
+        }
+        Ok(titles)
+    }
+
+    fn title_score(&mut self, title: Option<&str>) -> Option<f64> {
+        let mut text = MessageText::default();
+        text.push(TextField::Title, own_title(title)?.to_owned());
+        let matches = self.matcher.places(&text)?;
+        Some(self.ranking.score(&matches).score)
+    }
+
+    fn indexed(&self) -> u64 {
         if self.is_usable {
             self.state.indexed
         } else {
@@ -124,7 +209,7 @@ impl<'a> SearchRun<'a> {
     }
 
     /// Returns the matching messages, the best first.
-    pub(super) fn ranked(&mut self) -> StoreResult<Vec<Ranked>> {
+    fn ranked(&mut self) -> StoreResult<Vec<Ranked>> {
         let mut candidates = Candidates::default();
         let mut holders = vec![0; self.words.terms.len()];
         if self.is_usable {
@@ -141,7 +226,9 @@ impl<'a> SearchRun<'a> {
         let (chosen, rest) = promising(candidates, &self.ranking);
         let mut ranked = Vec::new();
         for found in chosen {
-            ranked.extend(self.scored(found)?);
+            if let Some(Score { score, .. }) = self.score(&found)? {
+                ranked.push(Ranked { found, score });
+            }
         }
         ranked.sort_by(best_first);
         let positions = self.positions(&ranked)?;
@@ -149,7 +236,6 @@ impl<'a> SearchRun<'a> {
             session: found.found.session,
             at: *at,
             score: found.score,
-            words: found.words,
         };
         let ranked_scores = ranked.iter().zip(&positions).map(positioned);
         let ranked_scores: Vec<PositionedScore> = ranked_scores.collect();
@@ -163,21 +249,15 @@ impl<'a> SearchRun<'a> {
                 Some(score) => *score,
                 None => {
                     let title = self.visibilities.session(self.read, session)?.title.clone();
-                    let title = self.title_match(title.as_deref());
-                    let score = title.map_or(0.0, |title| title.score);
+                    let score = self.title_score(title.as_deref()).unwrap_or_default();
                     *titles.entry(session).or_insert(score)
                 }
             };
-            found.score = score + rank::TITLE * title;
+            found.score = score + rank::AROUND * title;
         }
         ranked.sort_by(best_first);
         // Later pages include them.
-        let unread = |found| Ranked {
-            found,
-            score: 0.0,
-            weights: Vec::new(),
-            words: 0,
-        };
+        let unread = |found| Ranked { found, score: 0.0 };
         ranked.extend(rest.into_iter().map(unread));
         Ok(ranked)
     }
@@ -196,23 +276,18 @@ impl<'a> SearchRun<'a> {
         Ok(kept)
     }
 
-    fn scored(&mut self, found: Match) -> StoreResult<Option<Ranked>> {
-        let mut scored = None;
+    fn score(&mut self, found: &Match) -> StoreResult<Option<Score>> {
+        let mut score = None;
         let seqs = found.seq..found.seq.saturating_add(1);
         let (matcher, ranking) = (&mut self.matcher, &self.ranking);
         self.read
             .message_refs(found.loop_key, seqs, false, &mut |row| {
                 let message = store::codec::decode_ref(&row.message, &mut |_| Ok(None))?;
                 let matches = matcher.places(&message_text(message, found.author));
-                scored = matches.map(|matches| Ranked {
-                    found,
-                    score: ranking.score(&matches).score,
-                    words: matches.length,
-                    weights: matches.weights,
-                });
+                score = matches.map(|matches| ranking.score(&matches));
                 Ok(ControlFlow::Break(()))
             })?;
-        Ok(scored)
+        Ok(score)
     }
 
     /// Returns the positions of the messages in their sessions, counted in messages over all loops.
@@ -309,7 +384,7 @@ impl<'a> SearchRun<'a> {
     }
 
     /// Reads a message that was found; `None` if the filters exclude it.
-    pub(super) fn fitting(&mut self, found: &Match) -> StoreResult<Option<Fitting>> {
+    fn fitting(&mut self, found: &Match) -> StoreResult<Option<Fitting>> {
         let Some(row) = self.row(found)? else {
             return Ok(None);
         };
@@ -335,30 +410,26 @@ impl<'a> SearchRun<'a> {
         }))
     }
 
-    /// Adds a message to a hit before it with nearly the same text, if there is one; else returns it. Of exact copies the
-    /// newest is the hit. A page of `limit` hits that was full before could not contain the message: it is a hit of a
-    /// later page then.
-    pub(super) fn unlike(
+    /// Adds a message to a hit before it with nearly the same text, if there is one. A page of `limit` hits that
+    /// was full before could not contain the message: it is a hit of a later page then.
+    fn folds(
         &mut self,
         page: &mut HitPage,
         found: &Ranked,
-        hit: Fitting,
+        hit: &Fitting,
         limit: usize,
-    ) -> StoreResult<Option<Fitting>> {
+    ) -> StoreResult<bool> {
         let words = WordSet::of(&hit.text);
         let same = page.words.iter().rposition(|known| known.is_like(&words));
         let ends = |same: usize| (same / limit.max(1) + 1).saturating_mul(limit);
         let is_named = |same: &usize| *same < page.hits.len() && page.hits.len() <= ends(*same);
         let Some(same) = same.filter(is_named) else {
             page.words.push(words);
-            return Ok(Some(hit));
+            return Ok(false);
         };
-        let mut place = self.place(&found.found)?;
-        if page.words[same].is_copy(&words) && found.found.age() > page.found[same].age() {
-            place = page.newer(same, self.hit(found, hit)?, found);
-        }
+        let place = self.place(&found.found)?;
         page.hits[same].also.push(place);
-        Ok(None)
+        Ok(true)
     }
 
     fn place(&mut self, found: &Match) -> StoreResult<MessageLocation> {
@@ -373,7 +444,7 @@ impl<'a> SearchRun<'a> {
         })
     }
 
-    pub(super) fn hit(&mut self, found: &Ranked, hit: Fitting) -> StoreResult<SearchHit> {
+    fn hit(&mut self, found: &Ranked, hit: Fitting) -> StoreResult<SearchHit> {
         let MessageLocation {
             session_id,
             loop_id,
@@ -409,34 +480,11 @@ impl<'a> SearchRun<'a> {
 
 /// The hits from the first one on.
 #[derive(Default)]
-pub(super) struct HitPage {
-    pub(super) hits: Vec<SearchHit>,
-    /// The messages of the hits.
-    found: Vec<Match>,
+struct HitPage {
+    hits: Vec<SearchHit>,
     /// The words of each hit.
     words: Vec<WordSet>,
     is_full: bool,
-}
-
-impl HitPage {
-    pub(super) fn push(&mut self, hit: SearchHit, found: &Ranked) {
-        self.hits.push(hit);
-        self.found.push(found.found);
-    }
-
-    /// Replaces a hit by a newer copy, with the score of the better one. Returns the place of the older copy.
-    fn newer(&mut self, at: usize, hit: SearchHit, found: &Ranked) -> MessageLocation {
-        let before = std::mem::replace(&mut self.hits[at], hit);
-        self.found[at] = found.found;
-        self.hits[at].score = before.score;
-        self.hits[at].also = before.also;
-        MessageLocation {
-            session_id: before.session_id,
-            loop_id: before.loop_id,
-            turn: before.turn,
-            seq: before.seq,
-        }
-    }
 }
 
 /// Returns the sessions to search; all if `None`. Hidden sessions are skipped, unless one is named.
@@ -492,7 +540,7 @@ fn best_first(one: &Ranked, other: &Ranked) -> std::cmp::Ordering {
     by_score.then_with(|| other.found.age().cmp(&one.found.age()))
 }
 
-pub(super) fn rounded(score: f64) -> f64 {
+fn rounded(score: f64) -> f64 {
     (score * 1e6).round() / 1e6
 }
 

@@ -3,7 +3,7 @@
 use loopstore::extend::SessionStore;
 use loopstore::model::*;
 use loopstore::search::{
-    QueryError, SearchError, SearchHit, SearchQuery, SearchResults, search, search_sessions,
+    QueryError, SearchError, SearchQuery, SearchResults, search, search_sessions,
 };
 use loopstore::{SqliteStore, Store, StoreError};
 
@@ -514,63 +514,4 @@ fn a_hit_in_json_is_pinned() {
       "next": null
     }
     "#);
-}
-
-#[test]
-fn of_exact_copies_the_newest_is_the_hit() {
-    let store = Store::in_memory().unwrap();
-    let text = "The gateway listens on port 8443.";
-    // What stands around the older copy would place it first.
-    let older = store.session("older").unwrap();
-    older
-        .append([
-            Message::user("Which port has the gateway?"),
-            Message::assistant(text),
-        ])
-        .unwrap();
-    let newer = store.session("newer").unwrap();
-    newer
-        .append([Message::user("Sum up."), Message::assistant(text)])
-        .unwrap();
-    let found = search(store.database(), &SearchQuery::new("gateway port")).unwrap();
-    let copies: Vec<&SearchHit> = found
-        .hits
-        .iter()
-        .filter(|hit| !hit.also.is_empty())
-        .collect();
-    let [copy] = copies[..] else {
-        panic!("{:?}", found.hits);
-    };
-    assert_eq!(copy.session_id.as_str(), "newer");
-    assert_eq!(copy.also[0].session_id.as_str(), "older");
-    assert!(found.hits.is_sorted_by(|a, b| a.score >= b.score));
-}
-
-#[test]
-fn a_long_answer_about_everything_does_not_hide_the_prompt_that_says_it() {
-    let store = Store::in_memory().unwrap();
-    let chat = store.session("garden").unwrap();
-    let advice = |topic: &str| {
-        let lines = (0..40).map(|at| format!("Step {at}: look at the {topic} and note the date."));
-        let lines: Vec<String> = lines.collect();
-        format!("{}\nPlan the sprint of the garden first.", lines.join("\n"))
-    };
-    for topic in ["soil", "seeds", "water"] {
-        chat.append([
-            Message::user(format!("How do I care for the {topic}?")),
-            Message::assistant(advice(topic)),
-        ])
-        .unwrap();
-    }
-    let said = "My first sprint in the garden ends on March 29, before the seeds come.";
-    chat.append([Message::user(said), Message::assistant(advice("calendar"))])
-        .unwrap();
-    let query = SearchQuery::new("on which date does the first sprint of the garden end");
-    let found = search(store.database(), &query).unwrap();
-    let first = &found.hits[0];
-    assert_eq!(
-        (first.role, first.loop_id.as_str()),
-        (Role::User, "loop-4"),
-        "{found:?}"
-    );
 }

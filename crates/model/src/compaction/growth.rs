@@ -36,9 +36,9 @@ pub struct Growth {
 impl Growth {
     /// Returns the growth of a chain whose newest turns have these sizes in tokens.
     pub fn new(config: &CompactionConfig, window: &ContextConfig, turns: Vec<u64>) -> Self {
-        let (policy, turn) = (config.policy, mean(&turns));
-        let (target, limit) = (target(policy, window), limit(policy, window).tokens);
-        let wanted = match is_handed_over(policy, window) {
+        let turn = mean(&turns);
+        let (target, limit) = (target(config, window), limit(config, window).tokens);
+        let wanted = match is_handed_over(config, window) {
             true => 0,
             false => u64::from(config.room_turns),
         };
@@ -72,24 +72,26 @@ impl Growth {
 }
 
 /// True if a window is a size to hand a conversation over in. It is used whole: the share that the default policy
-/// keeps free is less than an answer.
-pub fn is_handed_over(policy: CompactionPolicy, window: &ContextConfig) -> bool {
-    window.max_context_tokens < LEAST_WINDOW && policy == CompactionPolicy::headroom()
+/// keeps free is less than an answer. A policy that wants no room for turns keeps to its shares in every window.
+pub fn is_handed_over(config: &CompactionConfig, window: &ContextConfig) -> bool {
+    window.max_context_tokens < LEAST_WINDOW
+        && config.policy == CompactionPolicy::headroom()
+        && config.room_turns > 0
 }
 
 /// Returns the most that a context has after a compaction.
-pub fn target(policy: CompactionPolicy, window: &ContextConfig) -> Budget {
-    match is_handed_over(policy, window) {
+pub fn target(config: &CompactionConfig, window: &ContextConfig) -> Budget {
+    match is_handed_over(config, window) {
         true => window.budget(),
-        false => policy.target_of(window),
+        false => config.policy.target_of(window),
     }
 }
 
 /// Returns the largest size at which no compaction is necessary.
-fn limit(policy: CompactionPolicy, window: &ContextConfig) -> Budget {
-    match is_handed_over(policy, window) {
+fn limit(config: &CompactionConfig, window: &ContextConfig) -> Budget {
+    match is_handed_over(config, window) {
         true => window.budget(),
-        false => policy.limit_of(window),
+        false => config.policy.limit_of(window),
     }
 }
 
