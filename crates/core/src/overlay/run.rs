@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use crate::store::active_blocks::{ActiveBlocks, ChainView};
 use crate::store::{
-    EditRow, LoopKey, NewBlock, RunRow, SessionKey, StoreRead, StoreResult, StoreWrite,
+    BlockMessage, EditRow, LoopKey, NewBlock, RunRow, SessionKey, StoreRead, StoreResult,
+    StoreWrite,
 };
 
 /// Returns the number of the next run from a leaf: one more than the committed runs of its chain.
@@ -55,6 +56,12 @@ pub fn commit(
         if is_edited {
             block.row.edits = edits_behind(write, run.point.loop_key, &block)?;
         }
+        let quoted = block.messages.iter().filter_map(BlockMessage::quoted);
+        let of_others = quoted.filter(|(quoted, _)| *quoted != loop_key);
+        seal(
+            write,
+            of_others.map(|(quoted, seq)| (quoted, seq.saturating_add(1))),
+        )?;
         generations.push(block.row.generation);
         write.insert_block(&block)?;
     }
@@ -77,19 +84,32 @@ pub fn begin_edits(
     session.tick += 1;
     run.tick = session.tick;
     run.key = write.insert_run(run)?;
+    let ends = edits.iter();
+    seal(
+        write,
+        ends.map(|edit| (edit.loop_key, edit.seqs.1.saturating_add(1))),
+    )?;
+    write.insert_edits(run.key, edits)?;
+    write.touch_session(&(&session).into())
+}
+
+/// Makes the messages before these numbers final. An earlier loop may still run: its edited and quoted messages must not
+/// be replaced any more.
+fn seal(
+    write: &mut dyn StoreWrite,
+    before: impl IntoIterator<Item = (LoopKey, u32)>,
+) -> StoreResult<()> {
     let mut ends: BTreeMap<LoopKey, u32> = BTreeMap::new();
-    for edit in edits {
-        let end = ends.entry(edit.loop_key).or_default();
-        *end = (*end).max(edit.seqs.1.saturating_add(1));
+    for (key, seq) in before {
+        let end = ends.entry(key).or_default();
+        *end = (*end).max(seq);
     }
     for (key, end) in ends {
-        // An earlier loop may still run: edited messages must not be replaced any more.
         let mut owner = write.loop_by_key(key)?;
         if owner.totals.sealed_seq < end {
             owner.totals.sealed_seq = end;
             write.update_totals(&owner, &owner.progress)?;
         }
     }
-    write.insert_edits(run.key, edits)?;
-    write.touch_session(&(&session).into())
+    Ok(())
 }
