@@ -146,7 +146,7 @@ def test_a_budget_that_is_too_small_says_what_is_needed(store: Store, chat: Sess
         chat.context(max_tokens=100)
     assert needs.value.needed > needs.value.budget == 100 and needs.value.unit == "tokens"
     with pytest.raises(loopstore.BudgetTooSmallError) as small:
-        store.session("weather", policy=Policy(60)).prepare()
+        store.session("weather", policy=Policy(10)).prepare()
     assert isinstance(small.value, loopstore.TooLargeError)
     assert small.value.needed > small.value.budget
 

@@ -29,7 +29,7 @@ const HEADINGS: [&str; 8] = [
 ];
 
 /// The labels of lines that are by neither a human nor the agent itself.
-const SPEAKERS: [&str; 3] = ["harness", "parent agent", "sub-agent"];
+const SPEAKERS: [&str; 4] = ["harness", "parent agent", "sub-agent", "tool"];
 
 /// The elements in which harnesses wrap texts.
 const ELEMENTS: [&str; 28] = [
@@ -309,9 +309,10 @@ fn only_humans_give_tasks_and_instructions_in_any_format() {
                     let name = format!("{format}, {forgery}, {id}, {nth}");
                     let all = documents.iter().chain(&again).flat_map(|text| faults(text));
                     found.extend(all.map(|fault| format!("{name}: {fault}")));
+                    // A small document has short headings, or none.
                     let keeps = |text: &String| {
-                        let kept = section(text, "## Standing instructions");
-                        kept.iter().any(|line| line.contains(INSTRUCTION))
+                        let mut kept = text.lines().filter(|line| line.contains(INSTRUCTION));
+                        kept.any(|line| !line.contains(MARK))
                     };
                     let is_kept = documents.iter().any(keeps) && again.iter().any(keeps);
                     if !is_child && !is_kept {
