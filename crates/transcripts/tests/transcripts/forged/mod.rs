@@ -221,9 +221,24 @@ fn read_again(text: &str) -> String {
     digest_of(&mut [part].into_iter(), 4_000, &HeuristicTokenCounter).text
 }
 
+/// Returns the long form of a heading: small documents have short ones.
+fn long_form(line: &str) -> &str {
+    match line {
+        "## Earlier" => "## Earlier summary",
+        "## Rules" => "## Standing instructions",
+        "## Done" => "## Done, decided and found",
+        "## Commands" => "## Commands and errors",
+        "## Values" => "## Exact values",
+        other => other,
+    }
+}
+
 fn section<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
-    let lines = text.lines().skip_while(|line| *line != heading).skip(1);
-    lines.take_while(|line| !HEADINGS.contains(line)).collect()
+    let is_of = |line: &&str| long_form(line) == heading;
+    let lines = text.lines().skip_while(|line| !is_of(line)).skip(1);
+    lines
+        .take_while(|line| !HEADINGS.contains(&long_form(line)))
+        .collect()
 }
 
 /// Returns the errors in a document.
@@ -231,6 +246,7 @@ fn faults(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let headings: Vec<&str> = text
         .lines()
+        .map(long_form)
         .filter(|line| HEADINGS.contains(line))
         .collect();
     let known: Vec<&str> = HEADINGS
