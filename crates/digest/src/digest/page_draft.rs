@@ -97,10 +97,7 @@ impl<'a> PageDraft<'a> {
             .map(|s| &s.day)
             .filter(|day| !day.is_empty());
         let first = days.next();
-        // What a parent agent says is always marked as its words.
-        let is_unmarked =
-            |speaker: &SpeakerRole| is_conversation && *speaker != SpeakerRole::Parent;
-        let only_speaker = record.only_speaker().filter(is_unmarked);
+        let only_speaker = record.only_speaker().filter(|_| is_conversation);
         let name_bytes = only_speaker.map_or(0, |voice| voice.name().len() + 1);
         Self {
             record,
