@@ -46,7 +46,7 @@ fn hits_say_what_became_of_them() {
       tool-result, 2026-01-05 09:01:00; summarised by block 1 of run RUN
         …73 of the file «line» 74 of the file «line» 75 of the file «line» 76 of the file «line» 77 of the file «line» 78 of the file «line» 79 of the file «line» «80» of the file
         also in 10 more messages
-        loopstore read work --turn test:3
+        loopstore read work --turn build:3
 
     1 message, 1 of them not in the context.
     ");
@@ -77,7 +77,7 @@ fn a_hit_as_json() {
           "role": "assistant",
           "created_at": "2026-01-05T09:01:00Z",
           "snippet": "read_file path: «src/2.rs»",
-          "score": 21.984581,
+          "score": 19.948555,
           "relevance": 1.0,
           "hidden": true,
           "run_id": "RUN",
