@@ -75,7 +75,7 @@ fn message_of(line: &str) -> Option<String> {
 
 #[test]
 fn a_random_session_survives_its_own_export() {
-    let histories = amount("LOOPSTORE_HISTORIES", 20);
+    let histories = amount("LOOPSTORE_HISTORIES", 40);
     for seed in 0..histories {
         println!("seed {seed}");
         let store = SqliteStore::in_memory().unwrap();

@@ -141,7 +141,7 @@ fn twins(seed: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn a_branch_from_within_a_turn_is_that_of_a_parent_that_ended_there(seed in any::<u64>()) {

@@ -210,8 +210,6 @@ fn play(steps: &[TurnStep], batch: usize) -> (Store, Reference) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
-
     #[test]
     fn turns_and_loops_follow_the_rule_however_they_are_appended(
         steps in prop::collection::vec(step(), 0..40),

@@ -13,7 +13,7 @@ fn no_piece_of_a_random_secret_is_left_in_any_file() {
     let stage = Stage::new();
     let store = stage.store();
     let mut random = Random::new(amount("LOOPSTORE_SEED", 1));
-    let holders = redact_all(&store, &mut random, amount("LOOPSTORE_HOLDERS", 24));
+    let holders = redact_all(&store, &mut random, amount("LOOPSTORE_HOLDERS", 40));
     assert_whole(&store);
     let copy = stage.path("copy.db");
     backup(&store, &copy, false, &mut |_, _| {}).unwrap();

@@ -230,7 +230,7 @@ fn what_a_provider_gets_of_random_sessions_is_valid() {
         play(&SqliteStore::in_memory().unwrap(), seed);
         return;
     }
-    let seeds: Vec<u64> = (1..=number("LOOPSTORE_HISTORIES").unwrap_or(500)).collect();
+    let seeds: Vec<u64> = (1..=number("LOOPSTORE_HISTORIES").unwrap_or(1000)).collect();
     let (mut committed, mut odd) = (0, 0);
     // One store for several sessions, since creating one costs more than a session.
     for some in seeds.chunks(40) {

@@ -325,10 +325,12 @@ fn only_humans_give_tasks_and_instructions_in_any_format() {
                     let name = format!("{format}, {forgery}, {id}, {nth}");
                     let all = documents.iter().chain(&again).flat_map(|text| faults(text));
                     found.extend(all.map(|fault| format!("{name}: {fault}")));
-                    // A small document has short headings, or none.
                     let keeps = |text: &String| {
-                        let mut kept = text.lines().filter(|line| line.contains(INSTRUCTION));
-                        kept.any(|line| !line.contains(MARK))
+                        let kept = section(text, "## Standing instructions");
+                        // The smallest documents begin with the instructions, without a heading.
+                        let first = text.lines().take_while(|line| !line.starts_with("## "));
+                        let mut kept = kept.into_iter().chain(first);
+                        kept.any(|line| line.contains(INSTRUCTION))
                     };
                     let is_kept = documents.iter().any(keeps) && again.iter().any(keeps);
                     if !is_child && !is_kept {
