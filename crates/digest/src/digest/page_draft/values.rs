@@ -11,14 +11,7 @@ use super::PageDraft;
 impl PageDraft<'_> {
     /// Adds values that the page does not have yet, in the given order, within `most` bytes.
     pub(in super::super) fn values(&mut self, order: &[usize], most: usize) {
-        // The heading of seen values is reserved once, before it is known to be needed.
-        let is_paid = self.value_lines.values().any(|used| !used);
-        let heading = if is_paid { 0 } else { SEEN.len() + 1 };
-        let Some(room) = self.room.checked_sub(heading) else {
-            return;
-        };
-        self.room = room;
-        let mut left = most.min(room);
+        let mut left = most.min(self.room);
         for at in order {
             let fact = &self.record.values.facts[*at];
             if left < fact.value.len() + 6 {
@@ -26,9 +19,6 @@ impl PageDraft<'_> {
             } else if !self.known.has_value(&fact.value) {
                 self.value(*at, fact, &mut left);
             }
-        }
-        if self.value_lines.values().all(|used| *used) {
-            self.room += heading;
         }
     }
 
@@ -58,6 +48,11 @@ impl PageDraft<'_> {
         let mut cost = value.len() + place + 2;
         if !self.value_lines.contains_key(&line) {
             cost += self.label_of(line).len() + 2;
+        }
+        // The first line with seen values alone needs a heading above it.
+        let is_only_seen = !fact.source.is_used() && !self.value_lines.contains_key(&line);
+        if is_only_seen && self.value_lines.values().all(|used| *used) {
+            cost += SEEN.len() + 1;
         }
         if !self.reserve(Heading::Values, cost, left) {
             return;
