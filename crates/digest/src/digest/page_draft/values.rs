@@ -12,12 +12,13 @@ impl PageDraft<'_> {
     /// Adds values that the page does not have yet, in the given order, within `most` bytes.
     pub(in super::super) fn values(&mut self, order: &[usize], most: usize) {
         let mut left = most.min(self.room);
+        let mut has_seen = self.value_lines.values().any(|used| !used);
         for at in order {
             let fact = &self.record.values.facts[*at];
             if left < fact.value.len() + 6 {
                 self.is_full = true;
             } else if !self.known.has_value(&fact.value) {
-                self.value(*at, fact, &mut left);
+                self.value(*at, fact, &mut left, &mut has_seen);
             }
         }
     }
@@ -30,7 +31,8 @@ impl PageDraft<'_> {
         self.seen_left = self.seen_left.saturating_sub(spent);
     }
 
-    fn value(&mut self, at: usize, fact: &Fact, left: &mut usize) {
+    /// Adds a value. `has_seen`: the heading of lines with seen values alone is paid for.
+    fn value(&mut self, at: usize, fact: &Fact, left: &mut usize, has_seen: &mut bool) {
         let Some(value) = quoted(&fact.value) else {
             return;
         };
@@ -51,12 +53,13 @@ impl PageDraft<'_> {
         }
         // The first line with seen values alone needs a heading above it.
         let is_only_seen = !fact.source.is_used() && !self.value_lines.contains_key(&line);
-        if is_only_seen && self.value_lines.values().all(|used| *used) {
+        if is_only_seen && !*has_seen {
             cost += SEEN.len() + 1;
         }
         if !self.reserve(Heading::Values, cost, left) {
             return;
         }
+        *has_seen |= is_only_seen;
         *self.value_lines.entry(line).or_default() |= fact.source.is_used();
         self.known.add(&fact.value);
         self.values.push(at);
