@@ -8,7 +8,6 @@ was changed in place is another message.
 from __future__ import annotations
 
 import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -29,6 +28,9 @@ Key = tuple[str, str]
 _fields: Callable[[Any], Json] = attrgetter("__dict__")
 _extra: Callable[[Any], Json | None] = attrgetter("__pydantic_extra__")
 _set = object.__setattr__
+
+_AWAIT_NAME = 0.05
+"""Seconds that a message waits at most for the id that a reducer gives it: the graph goes on beside this thread."""
 
 
 class Known:
@@ -218,8 +220,7 @@ class Thread:
         if key not in self._naming:
             self._unnamed[id(message)] = (key, message)
             return False
-        name(message)
-        return True
+        return is_named(message) and message.id not in self.by_id
 
     def say(self, key: Key, message: BaseMessage, known: Known) -> None:
         """Remember a message that is stored after a list."""
@@ -250,19 +251,16 @@ class Thread:
         self._unnamed = {at: found for at, found in unnamed if found[0] != key}
 
 
-def name(message: BaseMessage) -> None:
-    """Give a message an id, unless it has one."""
-    fields = message.__dict__
-    own = str(uuid.uuid4())
-    for _ in range(3):
-        if fields["id"] is not None:
-            return
-        # The reducer may be about to do it: other threads may run between its check and its own id.
+def is_named(message: BaseMessage) -> bool:
+    """Return true once the reducer has given a message an id; false if it does not do so soon.
+
+    The id is never set here: a reducer that runs at the same time would replace it, and the message that is then in
+    the list would be another one than the one that is stored.
+    """
+    until = time.monotonic() + _AWAIT_NAME
+    while message.id is None and time.monotonic() < until:
         time.sleep(0.0002)
-    # No other thread runs between these two lines: neither calls a function.
-    if fields["id"] is None:
-        fields["id"] = own
-    message.__pydantic_fields_set__.add("id")
+    return message.id is not None
 
 
 class Memory:

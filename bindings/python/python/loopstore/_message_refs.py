@@ -4,7 +4,8 @@ A message occurs there first, and in a list of messages one or two checkpoints l
 message of that list at once, and the value refers to it; the list then finds the stored message.
 
 A message without an id gets one when the channel's reducer takes it. If the reducer of a channel is known to do
-so, the id is set here, a moment earlier, as LangGraph itself does for its delta channels.
+so, the id is waited for; if it does not come soon, the value is stored with its content, and the list stores the
+message.
 """
 
 from __future__ import annotations
