@@ -126,7 +126,7 @@ impl SessionHandle {
             let session = session_key(read, self.id())?;
             let mut sum = UsageCost::default();
             for row in read.usage(session)? {
-                sum.add(&UsageCost::from(&row));
+                sum.add(&row.spent);
             }
             Ok(sum)
         })?)

@@ -17,13 +17,15 @@ fn usage_row(row: &SqliteRow<'_, '_>) -> StoreResult<UsageRow> {
     Ok(UsageRow {
         loop_id: row.get("loop_id")?,
         model: row.get("model")?,
-        input: sum("input")?,
-        output: sum("output")?,
-        cache_read: sum("cache_read")?,
-        cache_write: sum("cache_write")?,
-        reasoning: sum("reasoning")?,
-        total: sum("total")?,
-        cost: row.get("cost")?,
+        spent: UsageCost {
+            input: sum("input")?,
+            output: sum("output")?,
+            cache_read: sum("cache_read")?,
+            cache_write: sum("cache_write")?,
+            reasoning: sum("reasoning")?,
+            total: sum("total")?,
+            cost: row.get("cost")?,
+        },
     })
 }
 

@@ -1,4 +1,4 @@
-//! What a document keeps when there is room for little: instructions, what replaced what, statements of substance.
+//! Documents with room for little keep instructions, statements with those that they replace, and statements of substance.
 
 use loopstore::extend::compaction::{DigestInput, digest_of};
 use loopstore::{

@@ -141,5 +141,5 @@ def test_contents_that_are_no_message_stay_in_their_places() -> None:
         "not stored yet",
     ]
     assert compacted(contents, originals, originals) == contents
-    # What ADK left out stays out.
+    # Contents that ADK left out stay out.
     assert compacted(contents[:1], originals, originals) == contents[:1]

@@ -201,7 +201,7 @@ def test_answers_of_the_sdk_of_openai_are_appended_as_they_are(chat: Session) ->
     assert [m["role"] for m in chat.context(format="openai")["messages"]] == ["user", "assistant"] * 2
 
 
-# What JSON cannot hold.
+# Values that JSON cannot hold.
 
 
 def test_a_time_in_a_message_is_iso_text(chat: Session) -> None:

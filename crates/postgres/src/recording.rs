@@ -60,13 +60,15 @@ fn usage_row(loop_id: &str, model: Option<String>, sums: &Sums) -> UsageRow {
     UsageRow {
         loop_id: loop_id.to_owned(),
         model,
-        input: input as u64,
-        output: output as u64,
-        cache_read: cache_read as u64,
-        cache_write: cache_write as u64,
-        reasoning: reasoning as u64,
-        total: total as u64,
-        cost,
+        spent: UsageCost {
+            input: input as u64,
+            output: output as u64,
+            cache_read: cache_read as u64,
+            cache_write: cache_write as u64,
+            reasoning: reasoning as u64,
+            total: total as u64,
+            cost,
+        },
     }
 }
 

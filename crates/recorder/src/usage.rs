@@ -31,7 +31,7 @@ const MAX_DEPTH: usize = 64;
 
 /// Returns the usage of a row, with this price if it is known.
 pub fn priced(row: &UsageRow, price: Option<&Price<'_>>) -> UsageCost {
-    let mut spent = UsageCost::from(row);
+    let mut spent = row.spent.clone();
     let priced = price.and_then(|price| price(row.model.as_deref(), &spent));
     spent.cost = priced.unwrap_or(spent.cost);
     spent

@@ -1,4 +1,4 @@
-//! Which of two states of a session contains the other.
+//! Compares two states of a session: one may contain the other.
 
 use std::collections::{HashMap, HashSet};
 

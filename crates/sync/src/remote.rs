@@ -120,7 +120,7 @@ impl<R: Read + Send, W: Write + Send> RemotePeer<R, W> {
     /// Greets the other side and makes it open its database.
     pub(crate) fn open(input: R, output: W, request: &OpenRequest) -> Result<Self, SyncError> {
         let mut wire = PeerWire::new(input, output);
-        // What the other side wrote before it ended says more than the failure to write to it.
+        // The last words of the other side say more than the failure to write to it.
         let greeted = wire.greet();
         wire.expect_greeting()?;
         greeted?;

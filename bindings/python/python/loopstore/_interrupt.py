@@ -12,9 +12,10 @@ import signal
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 from loopstore import _loopstore
+from loopstore._work import Work
 
 T = TypeVar("T")
 
@@ -65,34 +66,7 @@ def on_caller(work: Callable[[], T]) -> T:
         return hook.result()
 
 
-class _Work(Generic[T]):
-    """A function, and its result."""
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work: Callable[[], T] | None = work
-        self._value: T | None = None
-        self._error: BaseException | None = None
-
-    def _run(self) -> None:
-        work, self._work = self._work, None
-        try:
-            self._value = cast(Callable[[], T], work)()
-        except BaseException as error:
-            self._error = error
-
-    def result(self) -> T:
-        """Return the result, or raise the exception."""
-        error, self._error = self._error, None
-        if error is None:
-            return cast(T, self._value)
-        try:
-            raise error
-        finally:
-            # The traceback of the exception refers to this frame.
-            del error
-
-
-class _Hook(_Work[T]):
+class _Hook(Work[T]):
     """A hook that the main thread runs."""
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -109,7 +83,7 @@ class _Hook(_Work[T]):
             self.done.put(None)
 
 
-class _Call(_Work[T]):
+class _Call(Work[T]):
     """A call that the main thread waits for."""
 
     def __init__(self, work: Callable[[], T]) -> None:

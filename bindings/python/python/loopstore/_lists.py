@@ -80,7 +80,7 @@ class Known:
             self._is_plain = is_own and is_plain(self.fields) and is_plain(self.extra or {})
         if not self._is_plain:
             return None
-        # What validation would return: the fields are those of a valid message. Validation takes ten times as long.
+        # The result of validation: the fields are those of a valid message. Validation takes ten times as long.
         message: BaseMessage = self.kind.__new__(self.kind)
         for name, value in (
             ("__dict__", snapshot(self.fields)),

@@ -13,10 +13,11 @@ import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from loopstore import _loopstore
 from loopstore._errors import ClosedError, ForkedError
+from loopstore._work import Work
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,29 +90,22 @@ class Workers:
         self._pool.close()
 
 
-class _Call(Generic[T]):
+class _Call(Work[T]):
     """A call that is passed to a thread, and its result."""
 
-    __slots__ = ("_error", "_value", "_work", "is_done", "is_wanted", "loop", "waiter")
+    __slots__ = ("is_done", "is_wanted", "loop", "waiter")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], T]) -> None:
+        super().__init__(work)
         self.loop = loop
         self.waiter: asyncio.Future[None] = loop.create_future()
         self.is_wanted = True
         self.is_done = False
-        self._work: Callable[[], T] | None = work
-        self._value: T | None = None
-        self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Do the work, on a thread."""
-        work, self._work = self._work, None
-        if work is None or not self.is_wanted:
-            return
-        try:
-            self._value = work()
-        except BaseException as error:
-            self._error = error
+        """Do the work, on a thread, if its caller still waits."""
+        if self.is_wanted:
+            self._run()
 
     def report(self) -> None:
         """Pass the result to the loop, from a thread."""
@@ -125,17 +119,6 @@ class _Call(Generic[T]):
         self.is_done = True
         if not self.waiter.done():
             self.waiter.set_result(None)
-
-    def result(self) -> T:
-        """Return the result of the work, or raise its exception."""
-        error, self._error = self._error, None
-        if error is None:
-            return cast(T, self._value)
-        try:
-            raise error
-        finally:
-            # The traceback of the exception refers to this frame.
-            del error
 
 
 class _Pool:

@@ -1,4 +1,4 @@
-//! What the recorder does between messages and at the end: complete answers, leases, counts, and open prompts.
+//! The recorder between messages and at the end: complete answers, leases, counts, and open prompts.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

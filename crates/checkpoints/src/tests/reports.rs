@@ -1,4 +1,4 @@
-//! What Anthropic reports as cleared becomes a run of edits, and the state of the graph does not change.
+//! A report of Anthropic becomes a run of edits, and the state of the graph does not change.
 
 use loopstore::extend::sqlite::QueryLimits;
 

@@ -42,7 +42,7 @@ pub(super) struct Gatherer {
     stated: usize,
     /// A text of the harness before any other message.
     notice: Option<Statement>,
-    /// What the last prompt names, whose text the next calls may fetch.
+    /// The names in the last prompt, whose texts the next calls may fetch.
     named: NamedInPrompt,
 }
 

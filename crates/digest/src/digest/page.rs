@@ -490,7 +490,7 @@ impl<'a> PageWriter<'a> {
             .or_else(|| all.clone().find(|(_, s)| !s.is_prompt()));
         let now = all.clone().find(|(_, s)| s.speaker == SpeakerRole::Agent);
         let now = now.filter(|(at, _)| last.is_some_and(|(last, _)| last < *at));
-        // What was just found and decided, as far as it is no report.
+        // The newest findings and decisions, as far as they are no report.
         let recent = all.filter(|(_, s)| s.speaker == SpeakerRole::Agent && s.has_calls);
         for (statement, words) in now.into_iter().chain(last).chain(recent.take(RECENT)) {
             if !self

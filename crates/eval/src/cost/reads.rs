@@ -8,7 +8,7 @@ use loopstore::tokens::TokenCounter;
 
 use super::TURNS_OF_A_BILL;
 
-/// What was read of a file last.
+/// The newest reading of a file.
 struct FileRead {
     result: Message,
     /// The tokens of the call, and of its result.

@@ -1,4 +1,4 @@
-//! What one database removed is removed in the other one, unless that one refuses.
+//! A removal in one database is made in the other one, unless that one refuses.
 
 use loopstore::*;
 use loopstore_admin::retention::{EraseRequest, RedactRequest, erase, redact_session};

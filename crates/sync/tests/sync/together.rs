@@ -1,4 +1,4 @@
-//! What a sync does with one session.
+//! The sync of one session.
 
 use loopstore::*;
 use loopstore_sync::{SyncFilter, SyncOptions, sync};

@@ -115,10 +115,10 @@ pub fn usage_is_summed_by_loop_and_model(store: &dyn SessionStore) {
     let usage = read(store, |read| read.usage(session)).unwrap();
     let rows: Vec<_> = usage
         .iter()
-        .map(|row| (row.model.as_deref(), row.input, row.total))
+        .map(|row| (row.model.as_deref(), row.spent.input, row.spent.total))
         .collect();
     assert_eq!(rows[0], (Some("m"), 11, 43));
-    assert_eq!(usage[0].cost, 1.5);
+    assert_eq!(usage[0].spent.cost, 1.5);
     assert_eq!(rows[1], (Some("n"), 0, u64::MAX));
 }
 

@@ -90,7 +90,7 @@ impl Stage {
         for variable in AGENTS_HOMES {
             command.env_remove(variable);
         }
-        // What concerns the agents of the user works with the user's own database, as it does for everybody.
+        // Commands about the agents of the user work with the user's own database, as they do for everybody.
         match args.first() {
             Some(&("install" | "hook" | "doctor")) => command.env_remove("LOOPSTORE_DB"),
             _ => command.env("LOOPSTORE_DB", "loopstore.db"),

@@ -130,41 +130,15 @@ impl UsageCost {
     }
 }
 
-impl From<&UsageRow> for UsageCost {
-    fn from(row: &UsageRow) -> Self {
-        Self {
-            input: row.input,
-            output: row.output,
-            cache_read: row.cache_read,
-            cache_write: row.cache_write,
-            reasoning: row.reasoning,
-            total: row.total,
-            cost: row.cost,
-        }
-    }
-}
-
-/// The token usage that providers reported, summed.
+/// The token usage that providers reported for the answers of a model in a loop, summed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UsageRow {
     /// The loop.
     pub loop_id: String,
     /// The model, if the answers name one.
     pub model: Option<String>,
-    /// Prompt tokens.
-    pub input: u64,
-    /// Completion tokens.
-    pub output: u64,
-    /// Prompt tokens read from a cache.
-    pub cache_read: u64,
-    /// Prompt tokens written to a cache.
-    pub cache_write: u64,
-    /// Completion tokens spent on reasoning.
-    pub reasoning: u64,
-    /// The providers' own totals, or else input, output and both caches.
-    pub total: u64,
-    /// The sum of `usage.cost` or `usage.cost.total` as providers reported it.
-    pub cost: f64,
+    /// The tokens, and the sum of `usage.cost` or `usage.cost.total`, as providers reported them.
+    pub spent: UsageCost,
 }
 
 #[cfg(test)]

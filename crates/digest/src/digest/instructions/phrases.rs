@@ -144,7 +144,7 @@ pub(super) const OPENERS: [&str; 71] = [
     "well",
 ];
 
-/// What may follow `never`, `always` or `stop` in a sentence that orders nothing, folded and sorted.
+/// Words that may follow `never`, `always` or `stop` in a sentence that orders nothing, folded and sorted.
 pub(super) const NOT_AFTER_ADVERB: [&str; 55] = [
     "a", "again", "an", "are", "been", "did", "ever", "felt", "found", "full", "fun", "glad",
     "good", "got", "great", "had", "happy", "has", "he", "heard", "here", "i", "is", "it", "knew",
@@ -153,7 +153,7 @@ pub(super) const NOT_AFTER_ADVERB: [&str; 55] = [
     "went", "were", "worth", "would", "you", "your",
 ];
 
-/// What may follow `do not` in a sentence that orders nothing, folded and sorted.
+/// Words that may follow `do not` in a sentence that orders nothing, folded and sorted.
 pub(super) const NOT_AFTER_NEGATION: [&str; 38] = [
     "be afraid",
     "be shy",
@@ -214,7 +214,7 @@ pub(super) const SUBJECTS: [&str; 15] = [
     "you",
 ];
 
-/// What makes a rule of such a subject, folded and sorted.
+/// Words that make a rule of such a subject, folded and sorted.
 pub(super) const MODALS: [&str; 18] = [
     "are not to",
     "are to",
