@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loopstore::extend::{AppendKey, SessionKey, StoreRead, StoreWrite, session};
+use loopstore::extend::{AppendKey, LoopKey, SessionKey, StoreRead, StoreWrite, session};
 use loopstore::{Json, Session, SessionId};
 
 use crate::Checkpoints;
@@ -118,12 +118,16 @@ impl Checkpoints {
             let home = names::last(write, session, &checkpoint)?;
             let last = known.last().and_then(|key| Revision::of(&key.name));
             let home = home.map(|key| key.loop_key);
+            let current = write.session_by_key(session)?.current_loop;
             let mut lines = Lines::new(write, session, counter, home);
             stored.said = lines.store_said(new.said)?;
             record.said = segments_of(&stored.said);
             stored.notes.append(&mut lines.notes);
             let name = Revision::next(last, &name, false);
             lines.finish(kinds::WRITES, record.to_json()?, vec![name])?;
+            if stored.said.iter().all(|list| list.new.is_empty()) {
+                restore_current(write, session, current)?;
+            }
             Ok(stored)
         })
     }
@@ -140,6 +144,21 @@ impl Checkpoints {
         };
         Ok(session::create_session(write, &new, None, None)?)
     }
+}
+
+/// Makes a loop the current one again after a record without messages was appended elsewhere: the writes of a task may
+/// arrive after the checkpoint that follows them.
+fn restore_current(
+    write: &mut dyn StoreWrite,
+    session: SessionKey,
+    current: Option<LoopKey>,
+) -> Result<()> {
+    let mut row = write.session_by_key(session)?;
+    if current.is_some() && row.current_loop != current {
+        row.current_loop = current;
+        write.touch_session(&(&row).into())?;
+    }
+    Ok(())
 }
 
 /// Finds the values of the channels that did not change.

@@ -55,6 +55,22 @@ fn a_message_that_a_task_said_is_stored_once_and_found_by_its_list() {
 }
 
 #[test]
+fn writes_that_arrive_after_the_next_checkpoint_leave_its_list_the_current_one() {
+    let saver = python();
+    answered(&saver);
+    // Another order than that in which the tasks ended: a branch.
+    let list = json!([{"kept": [[["loop-1", 0], ["loop-1", 0]]]}, {"new": [answer("first"), answer("second")]}]);
+    put_list(&saver, "b", Some("a"), 2, list);
+    assert_eq!(context(&saver), ["question", "first", "second"]);
+    let late = json!({"id": "a", "task": "2", "said": [],
+        "writes": [[0, "messages", {"value": "late"}]]});
+    put_writes(&saver, late);
+    assert_eq!(context(&saver), ["question", "first", "second"]);
+    let found = saver.get("t", "", Some("a")).unwrap().unwrap();
+    assert_eq!(found.writes.len(), 3);
+}
+
+#[test]
 fn a_value_of_a_checkpoint_refers_to_messages_from_wherever_it_is_read() {
     let saver = python();
     put_list(
