@@ -222,8 +222,8 @@ pub(in super::super) struct InstructionLine {
     pub(in super::super) units: Vec<UnitRef>,
 }
 
-/// In a conversation, a prompt with more units is taken for a pasted text, of which only so many units at each end are
-/// the person's own words.
+/// In a conversation, a prompt of several lines with more units is taken for a pasted text, of which only so many units
+/// at each end are the person's own words.
 const PASTED: usize = 12;
 const OWN_WORDS: usize = 3;
 
@@ -281,7 +281,7 @@ fn instructions_in(
     is_conversation: bool,
 ) -> Vec<(String, std::ops::Range<usize>)> {
     let (units, leads) = (&statement.units.units, &statement.units.leads);
-    let is_pasted = is_conversation && units.len() > PASTED;
+    let is_pasted = is_conversation && units.len() > PASTED && statement.text.contains('\n');
     let mut found = Vec::new();
     let mut next = 0;
     for (at, unit) in units.iter().enumerate() {
