@@ -1,7 +1,9 @@
 //! Compacts until the context of the next call fits.
 
 use super::error::Error;
-use crate::compact::{CompactOutcome, CompactReport, CompactRequest, compact_session_loops};
+use crate::compact::{
+    CompactOutcome, CompactReport, CompactRequest, NotNeeded, compact_session_loops,
+};
 use crate::context::BuildError;
 use crate::model::SessionId;
 use crate::store::{SessionStore, StoreResult};
@@ -13,14 +15,14 @@ use crate::store::{SessionStore, StoreResult};
 pub(super) fn compact_to_fit(
     store: &dyn SessionStore,
     session: &SessionId,
-    mut request: CompactRequest,
+    request: &mut CompactRequest,
 ) -> StoreResult<Vec<CompactReport>> {
     let mut reports = Vec::new();
     let mut left = request.policy.compaction.policy.max_attempts().max(1);
     while left > 0 {
-        let report = compact_session_loops(store, session, &request)?;
+        let report = compact_session_loops(store, session, request)?;
         left -= u32::from(report.outcome != CompactOutcome::NotNeeded);
-        let again = prepare_another(&report, &mut request);
+        let again = prepare_another(&report, request);
         reports.push(report);
         if !again || request.cancel.is_cancelled() {
             break;
@@ -41,6 +43,13 @@ fn prepare_another(report: &CompactReport, request: &mut CompactRequest) -> bool
         }
         _ => false,
     }
+}
+
+/// True if a context is too large although the trigger did not fire: another program may have appended in between, and
+/// then the trigger fires the next time.
+pub(super) fn has_grown_since(error: &BuildError, reports: &[CompactReport]) -> bool {
+    let last = reports.last().and_then(|report| report.not_needed.as_ref());
+    !matches!(error, BuildError::Store(_)) && last == Some(&NotNeeded::Trigger)
 }
 
 /// Returns the error of a context that was not built after the last attempt to make it smaller.

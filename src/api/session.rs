@@ -7,7 +7,7 @@ use super::calls::{self, CallState};
 use super::error::{Error, Result};
 use super::keys::Reuse;
 use super::line::{LineEnd, LoopLineage, begin_session};
-use super::prepare::{compact_to_fit, refused};
+use super::prepare::{compact_to_fit, has_grown_since, refused};
 use super::prepared::Prepared;
 use super::spec::{LoopSpec, TurnRef};
 use crate::compact::{CompactRequest, CompactTrigger, Policy};
@@ -430,10 +430,16 @@ impl SessionHandle {
         request.policy.window.count_system_prompt(prompt.tokens);
         let (budget, provider) = (request.policy.window.budget(), request.policy.provider);
         let setting = self.policy.context_management();
-        let reports = compact_to_fit(self.backend(), &self.id, request)?;
-        let context = kept
-            .refresh(self.backend(), &self.id, leaf, provider, budget, setting)
-            .map_err(|error| refused(error, reports.last()))?;
+        let mut left = request.policy.compaction.policy.max_attempts();
+        let (context, reports) = loop {
+            let reports = compact_to_fit(self.backend(), &self.id, &mut request)?;
+            let (leaf, setting) = (leaf.clone(), setting.clone());
+            match kept.refresh(self.backend(), &self.id, leaf, provider, budget, setting) {
+                Ok(context) => break (context, reports),
+                Err(error) if left > 0 && has_grown_since(&error, &reports) => left -= 1,
+                Err(error) => return Err(refused(error, reports.last())),
+            }
+        };
         *self.kept() = kept;
         Ok(Prepared::new(context, reports))
     }

@@ -171,3 +171,37 @@ fn hooks_are_warned_from_the_named_share_until_the_trigger() {
     assert_eq!(warned[0].tokens, tokens);
     assert!((59..=60).contains(&warned[0].percent));
 }
+
+#[test]
+fn what_is_appended_after_the_trigger_was_evaluated_is_compacted_too() {
+    /// Appends a result when it is warned for the first time, as another program may.
+    struct Appending(Mutex<Option<SessionHandle>>);
+    impl CompactionHook for Appending {
+        fn warn(&self, _: &WindowWarning) {
+            if let Some(chat) = self.0.lock().unwrap().take() {
+                let result = Message::tool_result("c", "A line. ".repeat(900));
+                chat.append([result]).unwrap();
+            }
+        }
+    }
+    let store = Store::in_memory().unwrap();
+    let hook = Arc::new(Appending(Mutex::new(None)));
+    let mut policy = Policy::new(4_000).warn_at(1);
+    policy.hooks.push(hook.clone());
+    let chat = store.session("s").unwrap().with_policy(policy);
+    for turn in 0..8 {
+        let answer = format!("Answer {turn}: {}", "more and more of it, ".repeat(50));
+        let asked = Message::user(format!("Question {turn}?"));
+        chat.append([asked, Message::assistant(answer)]).unwrap();
+    }
+    let call = Message::assistant("").with_tool_call("c", "read", serde_json::json!({}));
+    chat.append([Message::user("Read on."), call]).unwrap();
+    assert!(!chat.prepare().unwrap().was_compacted());
+    *hook.0.lock().unwrap() = Some(chat.clone());
+    let ready = chat.prepare().unwrap();
+    assert!(
+        ready.was_compacted() && ready.context.tokens <= 4_000,
+        "{}",
+        ready.context.tokens
+    );
+}
