@@ -19,6 +19,7 @@ pub mod outcome;
 mod patch;
 mod plan;
 mod reader;
+mod roles;
 mod shell;
 mod tables;
 mod work;
@@ -33,6 +34,7 @@ pub use files::{normal, resolved};
 pub use log::{CallEnd, CallPosition, EndedCall, GitCommit, GitCommitKind};
 pub use patch::FileOperation;
 pub use reader::Activity;
+pub(crate) use roles::{ArgumentRole, is_run};
 pub use work::{
     AgentPlan, AgentWork, CallHistory, FileAct, FileEvent, FileWork, PendingCall, PlanItem,
     PlanState, SourceTurn,

@@ -45,8 +45,8 @@ mod share {
     /// Files that were only read, and values that were only seen.
     pub(super) const READ: usize = 16;
     pub(super) const SEEN: usize = 32;
-    /// Values that one call used and that are hardly needed again.
-    pub(super) const USED_ONCE: usize = 5;
+    /// Used values that are hardly needed again.
+    pub(super) const RARELY_NEEDED: usize = 5;
     /// The last report of the agent.
     pub(super) const LAST: usize = 8;
     pub(super) const LAST_OF_CONVERSATION: usize = 16;
@@ -63,7 +63,13 @@ const SMALL: usize = 2_400;
 /// one of [`SMALL`]. Between both it is interpolated.
 const VALUES: usize = 30;
 const MOST_VALUES: usize = 90;
-/// The same percentage in a conversation without calls, where facts are in sentences.
+/// The percentages of the page that are held back for values that are likely needed, and that these may take before
+/// found places and statements.
+const HELD_FOR_VALUES: usize = 30;
+const FIRST_VALUES: usize = 40;
+/// The usual bytes of a value beside its own: its turn, and the marks around it.
+const VALUE_BYTES: usize = 8;
+/// The percentage of the remaining bytes in a conversation without calls, where facts are in sentences.
 const VALUES_OF_CONVERSATION: usize = 8;
 const LARGE: usize = 4_500;
 /// The most declarations that the line of a file names.
@@ -119,9 +125,9 @@ pub(super) struct PageWriter<'a> {
     changed: Vec<usize>,
     read: Vec<usize>,
     calls: Vec<usize>,
-    /// The values that are likely needed again, those that one call used, and the others.
+    /// The values that are likely needed again, the other used ones, and those that were only seen.
     likely_needed: Vec<usize>,
-    used_once: Vec<usize>,
+    rarely_needed: Vec<usize>,
     other_values: Vec<usize>,
     /// The prompts, calls and units that a model had read when it wrote their section.
     covered_prompts: Vec<usize>,
@@ -192,7 +198,7 @@ impl<'a> PageWriter<'a> {
             .into_iter()
             .filter(|at| !record.values.facts[*at].is_replaced())
             .partition(is_likely_needed);
-        let (used_once, other_values) = rest.into_iter().partition(is_used);
+        let (rarely_needed, other_values) = rest.into_iter().partition(is_used);
         Self {
             record,
             is_conversation,
@@ -208,7 +214,7 @@ impl<'a> PageWriter<'a> {
             read,
             calls,
             likely_needed,
-            used_once,
+            rarely_needed,
             other_values,
             covered_prompts,
             covered_calls,
@@ -237,8 +243,12 @@ impl<'a> PageWriter<'a> {
             self.files(&mut draft, most / share::FILES);
             self.ranked(&mut draft, OPEN_ERROR, most / share::COMMANDS);
             draft.values(&self.likely_needed, usize::MAX);
-            draft.values(&self.used_once, usize::MAX);
+            draft.values(&self.rarely_needed, usize::MAX);
         }
+        let held = match self.is_conversation {
+            true => 0,
+            false => draft.hold_back(self.value_bytes(&draft).min(most * HELD_FOR_VALUES / 100)),
+        };
         self.plan(&mut draft, most / share::PLAN);
         for at in 0..self.record.foreign_summaries.len() {
             draft.foreign_summary(at, most / share::FOREIGN_SUMMARY);
@@ -253,11 +263,15 @@ impl<'a> PageWriter<'a> {
             false => (share::LAST, values_share(most)),
         };
         self.last_report(&mut draft, most / last);
+        draft.give_back(held);
+        if !self.is_conversation {
+            draft.values(&self.likely_needed, most * FIRST_VALUES / 100);
+        }
         self.ranked(&mut draft, FOUND, most / share::FOUND);
         let stated = draft.room() * (100 - values) / 100;
         self.statements(&mut draft, stated);
         draft.values(&self.likely_needed, usize::MAX);
-        draft.values(&self.used_once, most / share::USED_ONCE);
+        draft.values(&self.rarely_needed, most / share::RARELY_NEEDED);
         self.read(&mut draft, most / share::READ);
         draft.values(&self.other_values, most / share::SEEN);
         self.rest(&mut draft);
@@ -288,8 +302,16 @@ impl<'a> PageWriter<'a> {
         self.instructions(draft, usize::MAX);
         self.covered_rest(draft);
         self.read(draft, usize::MAX);
-        draft.values(&self.used_once, usize::MAX);
+        draft.values(&self.rarely_needed, usize::MAX);
         draft.seen(&self.other_values);
+    }
+
+    /// Returns about how many bytes the values take that are likely needed and not on the page yet.
+    fn value_bytes(&self, draft: &PageDraft<'a>) -> usize {
+        let facts = &self.record.values.facts;
+        let values = self.likely_needed.iter().map(|at| &facts[*at].value);
+        let missing = values.filter(|value| !draft.shows_value(value));
+        missing.map(|value| value.len() + VALUE_BYTES).sum()
     }
 
     /// Returns the bytes for the sections that a model wrote: most of the page if it has just written them.

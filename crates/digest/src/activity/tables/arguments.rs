@@ -139,6 +139,17 @@ pub(in super::super) const LINE_RANGES: &[&str] = &[
     "lines",
 ];
 
+/// Parts of the names of limits of time and size.
+pub(in super::super) const LIMITS: &[&str] = &[
+    "timeout",
+    "time_ms",
+    "timeMs",
+    "max_output",
+    "maxOutput",
+    "max_tokens",
+    "maxTokens",
+];
+
 /// Texts that may be a patch.
 pub(in super::super) const PATCHES: &[&str] = &[
     "patch",

@@ -13,7 +13,7 @@ impl PageWriter<'_> {
     /// Leaves out everything that the reader already has.
     pub(in super::super) fn leave_out(&mut self, known: &KnownText) {
         let (work, facts) = (self.record.activity.work(), &self.record.values.facts);
-        for values in [&mut self.likely_needed, &mut self.used_once] {
+        for values in [&mut self.likely_needed, &mut self.rarely_needed] {
             values.retain(|at| !known.has_value(&facts[*at].value));
         }
         let mut named: HashMap<&str, usize> = HashMap::new();
@@ -51,7 +51,7 @@ impl PageWriter<'_> {
         self.files(&mut draft, most / share::FILES);
         self.instructions(&mut draft, most / share::INSTRUCTIONS);
         draft.values(&self.likely_needed, usize::MAX);
-        draft.values(&self.used_once, usize::MAX);
+        draft.values(&self.rarely_needed, usize::MAX);
         self.files(&mut draft, usize::MAX);
         self.calls(&mut draft, usize::MAX);
         draft.give_back(held);

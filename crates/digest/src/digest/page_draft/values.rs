@@ -23,6 +23,11 @@ impl PageDraft<'_> {
         }
     }
 
+    /// True if the page contains a value.
+    pub(in super::super) fn shows_value(&self, value: &str) -> bool {
+        self.known.has_value(value)
+    }
+
     /// Adds values that were only seen, within their share of the page.
     pub(in super::super) fn seen(&mut self, order: &[usize]) {
         let before = self.room;

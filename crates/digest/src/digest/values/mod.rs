@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use crate::activity::SourceTurn;
-use rank::best;
 pub(crate) use rank::rank_by_worth;
+use rank::{best, likelihood};
 pub(crate) use shape::{Shape, is_value};
 
 /// The source of a value, ordered by how likely the value is needed again, the least likely first.
@@ -56,6 +56,10 @@ impl FactSource {
         self >= Self::FromUser
     }
 }
+
+/// The least likelihood of a used value that is likely needed again. Only line numbers, patterns of searches and
+/// commands that look at something, each used once and long ago, are less likely.
+const LIKELY: f64 = 0.02;
 
 /// A value and its uses.
 #[derive(Clone, Debug)]
@@ -149,19 +153,11 @@ impl ValueLedger {
         self.facts.iter().any(|fact| fact.uses > 0)
     }
 
-    /// True if a value is likely needed again. An unused value is if a person gave it or it is a field of a result; a
-    /// value that was used once, if it identifies one thing or values of its labels are used again; any other is.
+    /// True if a value is likely needed again: an unused one if a person gave it or it is a field of a result.
     pub(crate) fn is_likely_needed(&self, fact: &Fact) -> bool {
-        let labels = fact.labels.iter().map(|(at, ..)| &self.labels[*at]);
         match fact.uses {
             0 => fact.source >= FactSource::Field,
-            1 => {
-                fact.shape.names_one_thing()
-                    || labels
-                        .into_iter()
-                        .any(|label| label.reused + label.taken > 0)
-            }
-            _ => true,
+            _ => likelihood(self, fact) >= LIKELY,
         }
     }
 

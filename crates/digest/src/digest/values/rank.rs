@@ -9,15 +9,28 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::{Fact, FactSource, Label, Shape, ValueLedger};
+use crate::activity::{ArgumentRole, is_run};
 
 /// Uses of a value beyond this number do not count.
 const MOST_USES: u32 = 20;
 /// Turns that contain a value beyond this number do not count.
 const MOST_TURNS: u32 = 5;
-/// The scale, in turns, on which the worth of a used value falls.
-const RECENT_TURNS: f64 = 10.0;
-/// The part of its worth that a used value loses over the whole history.
-const LOST_BY_AGE: f64 = 0.5;
+/// The odds that a later call has a value that one call used in the newest turn, and whose name says nothing.
+const USED_ONCE: f64 = 0.5;
+/// The powers of the turns since the last one that contains the value, and of the share of values of its name that
+/// calls used again.
+const BY_TURNS: f64 = -0.3;
+const BY_NAME: f64 = 0.4;
+/// The part of the odds that a value loses over the whole history.
+const LOST_BY_AGE: f64 = 0.45;
+/// The factors of the odds by the role of the argument.
+const LIMIT: f64 = 6.0;
+const LINES: f64 = 0.35;
+const SEARCH: f64 = 0.22;
+const COMMAND: f64 = 0.35;
+const RUN: f64 = 2.0;
+/// The worth of a value that a later call has for sure.
+const NEEDED: f64 = 12.0;
 /// The number of values of a name at which their statistics count as much as the prior.
 const KNOWN_NAME: f64 = 10.0;
 /// The largest factor of a value for its name.
@@ -145,16 +158,35 @@ fn worth(ledger: &ValueLedger, fact: &Fact) -> f64 {
     fact.source.weight() * worth / bytes(fact)
 }
 
-/// Returns the worth of a used value. It grows with the square of the uses: a value that was used twice is used again
-/// far more often than one that was used once.
+/// Returns the worth of a used value: the likelihood that a later call has it. The odds grow with the uses, and with
+/// the share of values of the same name that were used again. They fall with time, fast at first. A limit of time is
+/// often used again, a command that builds or tests more often than one that only looks, a line number and the pattern
+/// of a search hardly ever.
 fn worth_of_used(ledger: &ValueLedger, fact: &Fact) -> f64 {
-    let uses = f64::from(fact.uses.min(MOST_USES));
-    let turns = f64::from(fact.turns.min(MOST_TURNS));
+    NEEDED * likelihood(ledger, fact)
+}
+
+/// Returns the likelihood that a later call has a used value.
+pub(super) fn likelihood(ledger: &ValueLedger, fact: &Fact) -> f64 {
     let label = &ledger.labels[fact.label()];
-    let comes_back = 4.0 * f64::from(label.reused + 1) / f64::from(label.called + 4);
+    let comes_back = f64::from(label.reused + 1) / f64::from(label.called + 4);
+    let role = match ArgumentRole::of(&label.name) {
+        ArgumentRole::Limit => LIMIT,
+        ArgumentRole::Lines => LINES,
+        ArgumentRole::Search => SEARCH,
+        ArgumentRole::Command if is_run(&fact.value) => RUN,
+        ArgumentRole::Command => COMMAND,
+        ArgumentRole::Other => 1.0,
+    };
     let (back, age) = age(ledger, fact);
-    let freshness = (1.0 + back / RECENT_TURNS).powf(-0.3) * (1.0 - LOST_BY_AGE * age);
-    fact.shape.weight().max(1.0) * uses.powi(2) * turns.powf(0.3) * comes_back.sqrt() * freshness
+    let odds = USED_ONCE
+        * f64::from(fact.uses.min(MOST_USES))
+        * (1.0 + back).powf(BY_TURNS)
+        * (1.0 - LOST_BY_AGE * age)
+        * comes_back.powf(BY_NAME)
+        * fact.shape.weight().max(1.0)
+        * role;
+    odds / (1.0 + odds)
 }
 
 fn worth_of_seen(ledger: &ValueLedger, fact: &Fact) -> f64 {
