@@ -59,14 +59,17 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "man",
         ],
     ),
-    ("Agents", &["install", "doctor", "hook", "mcp", "acp"]),
+    (
+        "Agents",
+        &["init", "install", "doctor", "hook", "mcp", "acp"],
+    ),
 ];
 const OTHER: &str = "Other";
 
 /// The commands of the short help.
 const FIRST: [&str; 10] = [
-    "import", "sessions", "read", "search", "recall", "compact", "context", "undo", "report",
-    "install",
+    "init", "import", "sessions", "read", "search", "recall", "compact", "context", "undo",
+    "report",
 ];
 
 /// The commands of which `--help` shows some options, and `--help-all` all.

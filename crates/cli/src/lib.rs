@@ -38,6 +38,7 @@ mod history;
 mod hook;
 mod import;
 mod index;
+mod init;
 mod install;
 mod kept_files;
 mod key;
@@ -120,6 +121,7 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Append(append::AppendArgs),
+    Init(init::InitArgs),
     Import(import::ImportArgs),
     Watch(import::WatchArgs),
     #[command(visible_aliases = ["ls", "list"])]
@@ -363,6 +365,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
     match command {
         Command::Demo(args) => demo::run(app, args),
         Command::Append(args) => append::run(app, args),
+        Command::Init(args) => init::run(app, args),
         Command::Import(args) => import::run(app, args),
         Command::Watch(args) => import::run_watch(app, args),
         Command::Sessions(args) => sessions::run(app, args),

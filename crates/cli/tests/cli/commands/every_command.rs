@@ -10,6 +10,7 @@ use crate::support::needs;
 
 /// A line for each command. The lines run in order on one database.
 const LINES: &[(&str, &str)] = &[
+    ("init", "init --dry-run"),
     ("import", "import chat.json"),
     ("sessions", "sessions"),
     ("show", "show work"),
@@ -247,6 +248,8 @@ fn every_command_prints_one_json_document() {
         assert!(names.iter().any(|known| known == name), "no `{name}`");
     }
     std::fs::write(stage.path("chat.json"), chat()).unwrap();
+    std::fs::create_dir_all(stage.path("home/.codex/sessions")).unwrap();
+    std::fs::write(stage.path("home/.codex/sessions/found.jsonl"), "{}").unwrap();
     for (_, line) in LINES {
         let said = stage.say(&format!("{line} --json"));
         assert_eq!(said.code, 0, "{line}\n{said}");
