@@ -31,7 +31,15 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Move",
         &[
-            "import", "watch", "append", "export", "resume", "share", "copy", "sync",
+            "import",
+            "watch",
+            "append",
+            "export",
+            "resume",
+            "restore-transcript",
+            "share",
+            "copy",
+            "sync",
         ],
     ),
     (
@@ -200,7 +208,12 @@ fn listed(command: &Command, names: &[&str]) -> String {
         };
         let indent = format!("\n{}", " ".repeat(INDENT));
         let about = wrapped(&format!("{about}{aliases}")).join(&indent);
-        text.push_str(&format!("  {name:<12} {about}\n"));
+        // A longer name has a line of its own.
+        let gap = match name.len() < INDENT - 2 {
+            true => " ",
+            false => &indent,
+        };
+        text.push_str(&format!("  {name:<12}{gap}{about}\n"));
     }
     text
 }

@@ -18,8 +18,10 @@ use serde::Serialize;
 
 use super::{import, index, search};
 
-/// The number of words of the example of a search, and of its hits.
+/// The words of the example of a search: their number, and the length of the shortest.
 const WORDS: usize = 4;
+const LETTERS: usize = 5;
+/// The number of its hits.
 const HITS: u32 = 3;
 const REFUSAL: &str = "this imports the transcripts into the database; add --yes to confirm, or --dry-run to only \
     show what was found";
@@ -287,11 +289,14 @@ fn example(store: &dyn Database) -> Option<String> {
     let session = select::session(store, "@").ok()?;
     let title = store::read(store, |read| prompt::session_title(read, &session));
     let title = title.ok().flatten()?;
+    // A marker of a replaced secret says nothing, and what follows it may be cut.
+    let title = title.split("[REDACTED").next().unwrap_or_default();
     let words = title.split(|c: char| !c.is_alphanumeric());
-    let words: Vec<&str> = words
-        .filter(|word| word.chars().count() > WORDS)
-        .take(WORDS)
+    let mut words: Vec<&str> = words
+        .filter(|word| word.chars().count() >= LETTERS)
         .collect();
+    words.dedup();
+    words.truncate(WORDS);
     (!words.is_empty()).then(|| words.join(" "))
 }
 
@@ -303,7 +308,7 @@ fn next(app: &App, left: &[NativeAgent]) -> String {
     };
     let mut lines = vec![format!(
         "\n{} reads the newest session, {} lists all.",
-        command(&["read"]),
+        command(&["read", "@"]),
         command(&["sessions"])
     )];
     for agent in left {

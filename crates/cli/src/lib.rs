@@ -59,6 +59,7 @@ mod redo;
 mod repair;
 mod replay;
 mod report;
+mod restore_transcript;
 mod resume;
 #[cfg(feature = "postgres")]
 mod schema;
@@ -157,6 +158,7 @@ enum Command {
     Replay(replay::ReplayArgs),
     Export(export::ExportArgs),
     Resume(resume::ResumeArgs),
+    RestoreTranscript(restore_transcript::RestoreTranscriptArgs),
     Report(report::ReportArgs),
     Share(share::ShareArgs),
     Sql(sql::SqlArgs),
@@ -388,6 +390,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Replay(args) => replay::run(app, args),
         Command::Export(args) => export::run(app, args),
         Command::Resume(args) => resume::run(app, args),
+        Command::RestoreTranscript(args) => restore_transcript::run(app, args),
         Command::Report(args) => report::run(app, args),
         Command::Share(args) => share::run(app, args),
         Command::Sql(args) => sql::run(app, args),

@@ -36,6 +36,10 @@ const LINES: &[(&str, &str)] = &[
     ("export", "export work --format jsonl -o work.jsonl"),
     ("export", "export work --format atif -o work.atif.json"),
     ("resume", "resume work --for codex -o work.codex.jsonl"),
+    (
+        "restore-transcript",
+        "restore-transcript chat-0 -o restored.json",
+    ),
     ("report", "report work"),
     ("report", "report --all -o pages"),
     ("share", "share work -o shared.html --yes"),
