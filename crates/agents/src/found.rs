@@ -36,7 +36,7 @@ pub struct FoundTranscripts {
 }
 
 /// A place where an agent keeps transcripts.
-struct Place {
+struct TranscriptPlace {
     agent: &'static str,
     path: PathBuf,
     /// The endings of the files that are transcripts.
@@ -50,23 +50,23 @@ pub fn transcripts() -> Vec<FoundTranscripts> {
     found.filter(|found| found.files > 0).collect()
 }
 
-fn places() -> Vec<Place> {
+fn places() -> Vec<TranscriptPlace> {
     let in_home = |agent, variable: &str, usual: &str, within: &str, endings| {
-        folder(variable, usual).map(|root| Place {
+        folder(variable, usual).map(|root| TranscriptPlace {
             agent,
             path: root.join(within),
             endings,
             deletes_after_days: None,
         })
     };
-    let claude = folder("CLAUDE_CONFIG_DIR", ".claude").map(|root| Place {
+    let claude = folder("CLAUDE_CONFIG_DIR", ".claude").map(|root| TranscriptPlace {
         agent: "claude-code",
         path: root.join("projects"),
         endings: &["jsonl"],
         deletes_after_days: Some(claude_days(&root)),
     });
     let pi = match set("PI_CODING_AGENT_SESSION_DIR") {
-        Some(folder) => Some(Place {
+        Some(folder) => Some(TranscriptPlace {
             agent: "pi",
             path: with_home(folder),
             endings: &["jsonl"],
@@ -137,7 +137,7 @@ fn claude_days(root: &Path) -> u64 {
 }
 
 impl FoundTranscripts {
-    fn of(place: Place) -> Self {
+    fn of(place: TranscriptPlace) -> Self {
         let mut found = Self {
             agent: place.agent,
             path: place.path.clone(),
@@ -205,8 +205,8 @@ mod tests {
 
     use super::*;
 
-    fn place(path: &Path, days: u64) -> Place {
-        Place {
+    fn place(path: &Path, days: u64) -> TranscriptPlace {
+        TranscriptPlace {
             agent: "claude-code",
             path: path.to_owned(),
             endings: &["jsonl"],

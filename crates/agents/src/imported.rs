@@ -5,6 +5,8 @@
 //! can be deleted at any time. An entry counts only while the sessions of its file are stored as the import left them,
 //! so that a database from a backup, or one without an erased session, is filled again.
 
+mod stamps;
+
 use std::collections::HashMap;
 use std::fs::DirBuilder;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,8 +19,10 @@ use loopstore::extend::{self as store, SessionStore, StoreRead, StoreResult};
 use loopstore::model::Time;
 use loopstore::{Database, SessionId};
 use loopstore_terminal::folders;
-use loopstore_transcripts::{FileStamps, ImportOptions, ImportReport, ImportedFiles};
+use loopstore_transcripts::{ImportOptions, ImportReport, ImportedFiles};
 use serde::{Deserialize, Serialize};
+
+use self::stamps::FileStamps;
 
 /// The time in seconds before an import in which a file may have changed without another modification time: some
 /// file systems count whole seconds.
@@ -35,24 +39,26 @@ pub struct ImportMemory {
     format: Option<String>,
     /// The time at which the memory was read, in seconds since the epoch.
     started: i64,
-    entries: Mutex<Entries>,
+    entries: Mutex<MemoryEntries>,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
-    of_files: HashMap<PathBuf, Entry>,
+struct MemoryEntries {
+    of_files: HashMap<PathBuf, MemoryEntry>,
+    /// The stamps of files that are being imported.
+    begun: HashMap<PathBuf, FileStamps>,
     is_changed: bool,
 }
 
 /// An imported file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Entry {
+struct MemoryEntry {
     options: u64,
     format: String,
     /// The beginning of the import, in seconds since the epoch.
     imported_at: i64,
     files: FileStamps,
-    sessions: Vec<StoredSession>,
+    sessions: Vec<RememberedSession>,
     loops: u64,
     turns: u64,
     messages: u64,
@@ -60,7 +66,7 @@ struct Entry {
 
 /// The state of a session after the import.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct StoredSession {
+struct RememberedSession {
     id: SessionId,
     key: i64,
     tick: i64,
@@ -83,9 +89,9 @@ impl ImportMemory {
         let file = folder.join(format!("{:016x}.json", hash_of(&key)));
         // A memory that cannot be read is an empty one.
         let text = std::fs::read(&file).unwrap_or_default();
-        let entries = Entries {
+        let entries = MemoryEntries {
             of_files: serde_json::from_slice(&text).unwrap_or_default(),
-            is_changed: false,
+            ..MemoryEntries::default()
         };
         let relevant = (
             env!("CARGO_PKG_VERSION"),
@@ -125,12 +131,12 @@ impl ImportMemory {
         remove_oldest(folder)
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
+    fn entries(&self) -> MutexGuard<'_, MemoryEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the entry of a file that has not changed since.
-    fn entry(&self, path: &Path) -> Option<Entry> {
+    fn entry(&self, path: &Path) -> Option<MemoryEntry> {
         let path = std::path::absolute(path).ok()?;
         let entry = self.entries().of_files.get(&path)?.clone();
         let is_same = entry.options == self.options
@@ -170,30 +176,32 @@ impl ImportedFiles for ImportMemory {
         Some(report)
     }
 
-    fn remember(
-        &self,
-        store: &dyn SessionStore,
-        path: &Path,
-        format: &str,
-        files: FileStamps,
-        report: &ImportReport,
-    ) {
-        let Some(path) = std::path::absolute(path)
-            .ok()
-            .filter(|path| path.to_str().is_some())
-        else {
+    fn begin(&self, path: &Path, others: Vec<PathBuf>) {
+        // The memory is JSON, whose texts are UTF-8.
+        let path = std::path::absolute(path).ok();
+        if let Some(path) = path.filter(|path| path.to_str().is_some()) {
+            let files = FileStamps::of(&path, others);
+            self.entries().begun.insert(path, files);
+        }
+    }
+
+    fn finish(&self, store: &dyn SessionStore, path: &Path, format: &str, report: &ImportReport) {
+        let Ok(path) = std::path::absolute(path) else {
+            return;
+        };
+        let Some(files) = self.entries().begun.remove(&path) else {
             return;
         };
         let newest = files.newest();
         let is_settled = newest.is_some_and(|newest| newest < self.started - UNCERTAIN_SECONDS);
         let sessions = store::read(store, |read| {
             let stored = report.sessions.iter().map(|id| stored(read, id));
-            stored.collect::<StoreResult<Option<Vec<StoredSession>>>>()
+            stored.collect::<StoreResult<Option<Vec<RememberedSession>>>>()
         });
         let mut entries = self.entries();
         match sessions {
             Ok(Some(sessions)) if is_settled && !sessions.is_empty() => {
-                let entry = Entry {
+                let entry = MemoryEntry {
                     options: self.options,
                     format: format.to_owned(),
                     imported_at: self.started,
@@ -213,11 +221,11 @@ impl ImportedFiles for ImportMemory {
 }
 
 /// Returns the present state of a session.
-fn stored(read: &dyn StoreRead, id: &SessionId) -> StoreResult<Option<StoredSession>> {
+fn stored(read: &dyn StoreRead, id: &SessionId) -> StoreResult<Option<RememberedSession>> {
     let Some(row) = read.session(id)? else {
         return Ok(None);
     };
-    Ok(Some(StoredSession {
+    Ok(Some(RememberedSession {
         id: id.clone(),
         key: row.key.0,
         tick: row.tick,

@@ -16,7 +16,7 @@ use loopstore_redact::RedactionPolicy;
 use walkdir::{DirEntry, WalkDir};
 
 use super::detect::{left_out, missing_feature};
-use super::known::{FileStamps, ImportedFiles, stamps_before};
+use super::known::ImportedFiles;
 use super::matching::Digests;
 use super::one_file::import_and_keep;
 use super::queue::{FileQueue, OpenedTranscript};
@@ -162,9 +162,9 @@ pub fn import_paths_with(
             });
             match import_file(store, transcript, queue.next(), options) {
                 Ok(one) => {
-                    if let (Some(known), Some(files)) = (&options.known, &transcript.stamps) {
-                        let (path, format) = (&transcript.path, transcript.importer.format());
-                        known.remember(store, path, format, files.clone(), &one);
+                    if let Some(known) = &options.known {
+                        let format = transcript.importer.format();
+                        known.finish(store, &transcript.path, format, &one);
                     }
                     report.merge(one);
                     report.files += 1;
@@ -286,8 +286,6 @@ pub(super) struct Transcript<'a> {
     /// True if the path was named by the caller rather than found in a folder.
     pub(super) is_named: bool,
     pub(super) importer: &'a dyn Importer,
-    /// The stamps before the file is read, if they are remembered.
-    stamps: Option<FileStamps>,
 }
 
 /// The search for transcripts.
@@ -468,9 +466,10 @@ impl<'a> FileSearch<'a> {
     }
 
     fn take(&mut self, path: &Path, bytes: u64, importer: &'a dyn Importer, is_named: bool) {
-        let stamps = self.known.and_then(|_| stamps_before(path, importer));
+        if let (Some(known), Some(others)) = (self.known, importer.other_files(path)) {
+            known.begin(path, others);
+        }
         self.found.push(Transcript {
-            stamps,
             path: path.to_owned(),
             bytes,
             is_named,

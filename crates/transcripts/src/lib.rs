@@ -132,7 +132,7 @@ pub use gemini::GeminiCli;
 #[cfg(feature = "goose")]
 pub use goose::Goose;
 pub use json_lines::{JsonLine, JsonLines};
-pub use known::{FileStamp, FileStamps, ImportedFiles};
+pub use known::ImportedFiles;
 #[cfg(feature = "mini-swe-agent")]
 pub use mini_swe_agent::MiniSweAgent;
 pub use one_file::import_source;

@@ -5,17 +5,25 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use loopstore::extend::SessionStore;
 
-use super::ImportError;
 use super::files::{FileProgress, ImportOptions, files_within, import_paths, unread_entry};
-use super::known::FileStamps;
 use super::lines::CUT_BEFORE_RECORD;
 use super::report::{ImportReport, Skipped};
+use super::{ImportError, log_of};
 
 /// The reasons for a record that its writer has not finished.
 const UNFINISHED: [&str; 2] = ["cut off", "the list is cut off"];
+
+/// The size and modification time of a file and its write-ahead log at the last pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileStamp {
+    bytes: u64,
+    changed: Option<SystemTime>,
+    log: Option<(u64, Option<SystemTime>)>,
+}
 
 /// A changed file, and the result of its import.
 #[derive(Debug)]
@@ -48,8 +56,7 @@ pub struct WatchedImport {
 pub struct Watch {
     paths: Vec<PathBuf>,
     options: ImportOptions,
-    /// The files and their write-ahead logs at the last pass.
-    seen: HashMap<PathBuf, FileStamps>,
+    seen: HashMap<PathBuf, FileStamp>,
     reported: HashMap<PathBuf, Vec<Skipped>>,
     /// The kinds of damage that were reported for each file.
     repaired: HashMap<PathBuf, HashSet<String>>,
@@ -94,8 +101,7 @@ impl Watch {
             if stop() {
                 return;
             }
-            let stamp = FileStamps::of(&path, Vec::new());
-            if stamp.bytes() == 0 {
+            let Some(stamp) = stamp(&path).filter(|stamp| stamp.bytes > 0) else {
                 // A link to a folder is not followed.
                 if path.is_dir()
                     && let Some(unread) = self.unread(store, &path)
@@ -103,7 +109,7 @@ impl Watch {
                     each(unread);
                 }
                 continue;
-            }
+            };
             if self.seen.get(&path) == Some(&stamp) {
                 continue;
             }
@@ -192,4 +198,16 @@ fn files_in(paths: &[PathBuf]) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+fn stamp(path: &Path) -> Option<FileStamp> {
+    let data = std::fs::metadata(path)
+        .ok()
+        .filter(std::fs::Metadata::is_file)?;
+    let log = std::fs::metadata(log_of(path)).ok();
+    Some(FileStamp {
+        bytes: data.len(),
+        changed: data.modified().ok(),
+        log: log.map(|log| (log.len(), log.modified().ok())),
+    })
 }
