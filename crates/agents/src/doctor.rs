@@ -1,13 +1,18 @@
 //! `loopstore doctor`
 
+mod transcripts;
+
+use std::io::IsTerminal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use loopstore::OpenError;
+use loopstore::{Database, OpenError};
 use loopstore_export::NativeAgent;
+use loopstore_terminal::output::note;
 use loopstore_terminal::{App, CliError, Done, text};
 use serde::Serialize;
 
+use self::transcripts::{NewestStored, RecordedTranscripts};
 use super::hook::log::{self, HookEntry};
 use super::hook::state;
 use super::install::record::InstallRecord;
@@ -22,6 +27,8 @@ struct Report {
     ok: bool,
     agents: Vec<AgentReport>,
     databases: Vec<DatabaseReport>,
+    /// The transcripts of agents on this machine.
+    transcripts: Vec<RecordedTranscripts>,
     failures: Vec<HookFailure>,
     problems: Vec<SetupProblem>,
     log: Option<PathBuf>,
@@ -40,13 +47,25 @@ struct AgentReport {
     mcp: bool,
     /// The number of calls of its hooks in the log.
     calls: usize,
+    /// The reads of whole transcripts by processes that its hooks started.
+    background: BackgroundReads,
     last_call: Option<HookEntry>,
+}
+
+/// The background reads in the log, and their cost.
+#[derive(Default, Serialize)]
+struct BackgroundReads {
+    calls: u64,
+    milliseconds: u64,
+    added_messages: u64,
 }
 
 #[derive(Serialize)]
 struct DatabaseReport {
     path: String,
     opens: bool,
+    /// The size of the file and its write-ahead log; `None` for a server.
+    bytes: Option<u64>,
 }
 
 /// A kind of failure of a hook.
@@ -64,7 +83,7 @@ struct HookFailure {
 
 /// A problem with the setup, and its remedy.
 #[derive(Serialize)]
-struct SetupProblem {
+pub(crate) struct SetupProblem {
     what: String,
     hint: String,
 }
@@ -77,7 +96,10 @@ pub fn run(app: &mut App) -> Result<Done, CliError> {
     for record in &records {
         check(record, &mut problems);
     }
-    let databases = databases(app, &records, &mut problems);
+    let mut stored = NewestStored::new();
+    let databases = databases(app, &records, &mut stored, &mut problems);
+    let transcripts = transcripts::compare(&stored);
+    problems.extend(transcripts.iter().filter_map(|one| one.problem(&records)));
     let failures = failures(&entries);
     let agents = NativeAgent::ALL
         .iter()
@@ -87,12 +109,52 @@ pub fn run(app: &mut App) -> Result<Done, CliError> {
         ok: problems.is_empty() && failures.iter().all(|failure| failure.made_good),
         agents,
         databases,
+        transcripts,
         failures,
         problems,
         log: log::path(),
     };
     app.print(&report, || summary(&report))?;
     Ok(if report.ok { Done::Well } else { Done::Badly })
+}
+
+/// Prints a line on a terminal if something is wrong with agents that are set up. A command calls this after its own
+/// output, with the database that it read.
+pub fn warn(app: &App, store: &dyn Database) {
+    if app.json || !std::io::stderr().is_terminal() {
+        return;
+    }
+    let records = record::all();
+    if !records.is_empty() && !is_well(store, &records) {
+        note("something is wrong with the recording of agents; `loopstore doctor` shows what");
+    }
+}
+
+/// True if nothing is wrong with the setup, the hooks and the transcripts of agents that record into this database.
+fn is_well(store: &dyn Database, records: &[InstallRecord]) -> bool {
+    let mut problems = Vec::new();
+    let entries = entries(&mut problems);
+    for record in records {
+        check(record, &mut problems);
+    }
+    let own: Vec<PathBuf> = store
+        .files()
+        .into_iter()
+        .filter_map(|file| file.canonicalize().ok())
+        .collect();
+    let is_here = |record: &&InstallRecord| {
+        let path = Path::new(&record.database).canonicalize();
+        path.is_ok_and(|path| own.contains(&path))
+    };
+    let recorded: Vec<InstallRecord> = records.iter().filter(is_here).cloned().collect();
+    // Transcripts of agents that record elsewhere are not expected here.
+    if !recorded.is_empty()
+        && let Ok(stored) = transcripts::newest_stored(store)
+    {
+        let compared = transcripts::compare(&stored);
+        problems.extend(compared.iter().filter_map(|one| one.problem(&recorded)));
+    }
+    problems.is_empty() && failures(&entries).iter().all(|failure| failure.made_good)
 }
 
 /// Reads the log, and checks that hooks can write to it.
@@ -150,6 +212,7 @@ fn is_program(path: &Path) -> bool {
 fn databases(
     app: &App,
     records: &[InstallRecord],
+    stored: &mut NewestStored,
     problems: &mut Vec<SetupProblem>,
 ) -> Vec<DatabaseReport> {
     let mut named: Vec<PathBuf> = records
@@ -168,6 +231,15 @@ fn databases(
         // Hooks write, and opening for reading would not show that they cannot.
         let opened = other.open_to_write();
         let opens = opened.is_ok();
+        let bytes = opened.as_ref().ok().and_then(|store| size(&**store));
+        if let Ok(store) = &opened
+            && let Ok(newest) = transcripts::newest_stored(&**store)
+        {
+            for (format, at) in newest {
+                let known = stored.entry(format).or_default();
+                *known = at.max(std::mem::take(known));
+            }
+        }
         if let Err(error) = opened {
             let is_missing = matches!(error, OpenError::Missing { .. });
             let error = CliError::from(error);
@@ -186,9 +258,17 @@ fn databases(
         reports.push(DatabaseReport {
             path: other.place(),
             opens,
+            bytes,
         });
     }
     reports
+}
+
+/// Returns the size of the files of a database; `None` for a server.
+fn size(store: &dyn Database) -> Option<u64> {
+    let files = store.files();
+    let bytes = files.iter().filter_map(|path| path.metadata().ok());
+    (!files.is_empty()).then(|| bytes.map(|data| data.len()).sum())
 }
 
 fn reports<'a>(
@@ -206,6 +286,7 @@ fn reports<'a>(
         database: record.map(|record| record.database.clone()),
         mcp: record.is_some_and(|record| record.mcp.is_some()),
         calls: own.len(),
+        background: background(&own),
         last_call: own.last().map(|entry| (*entry).clone()),
     };
     let installed: Vec<&InstallRecord> = records
@@ -219,6 +300,17 @@ fn reports<'a>(
             .map(|record| of(Some(record)))
             .collect(),
     }
+}
+
+/// Counts the calls of the process that reads whole transcripts.
+fn background(entries: &[&HookEntry]) -> BackgroundReads {
+    let mut reads = BackgroundReads::default();
+    for entry in entries.iter().filter(|entry| entry.event == "record") {
+        reads.calls += 1;
+        reads.milliseconds += entry.milliseconds;
+        reads.added_messages += entry.added_messages;
+    }
+    reads
 }
 
 /// Counts equal failures, the latest first.
@@ -258,7 +350,15 @@ fn summary(report: &Report) -> String {
         } else {
             "does not open"
         };
-        lines.push(format!("database     {} {how}", text::line(&database.path)));
+        let size = database
+            .bytes
+            .map(|bytes| format!(", {}", text::bytes(bytes)));
+        let (path, size) = (text::line(&database.path), size.unwrap_or_default());
+        lines.push(format!("database     {path} {how}{size}"));
+    }
+    if !report.transcripts.is_empty() {
+        lines.push("transcripts on this machine:".to_owned());
+        lines.extend(report.transcripts.iter().map(RecordedTranscripts::line));
     }
     for problem in &report.problems {
         lines.push(format!("problem: {}", text::line(&problem.what)));
@@ -307,7 +407,16 @@ fn agent_line(report: &AgentReport) -> String {
             )
         }
     };
-    format!("{name:<12} {set_up}{calls}")
+    let background = match &report.background {
+        BackgroundReads { calls: 0, .. } => String::new(),
+        reads => format!(
+            "; {} of whole transcripts took {} ms and added {}",
+            text::count(reads.calls, "background read"),
+            text::number(reads.milliseconds),
+            text::count(reads.added_messages, "message")
+        ),
+    };
+    format!("{name:<12} {set_up}{calls}{background}")
 }
 
 fn failure_lines(failure: &HookFailure) -> String {

@@ -4,6 +4,8 @@
 //! - [`hook`] is the command that the agent then calls: it records the session, and returns the working state after a
 //!   compaction.
 //! - [`doctor`] checks both, and shows the failures of hooks.
+//! - [`found`] finds the transcripts of agents, and when the agents delete them.
+//! - [`imported`] remembers which files were imported, so that unchanged ones are not read again.
 //! - [`homes`] finds the folders in which agents keep their sessions.
 //!
 //! The crate prints and reads the environment, as the command does. It parses no arguments: `loopstore-cli` does. The
@@ -16,7 +18,9 @@
 )]
 
 pub mod doctor;
+pub mod found;
 pub mod homes;
 pub mod hook;
+pub mod imported;
 pub mod install;
 mod program;

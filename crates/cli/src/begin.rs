@@ -19,6 +19,7 @@ pub fn run(app: &mut App) -> Result<Done, CliError> {
         });
         app.out.text(&format!(
             "There is no database at {} yet. To start:\n\n  \
+               loopstore init           find and import the transcripts of agents on this machine\n  \
                loopstore demo           walk through a generated session\n  \
                loopstore import PATH…   import transcripts, such as ~/.claude/projects\n\n\
              {recorded}`loopstore --help` lists all commands; --db names another database.",

@@ -144,15 +144,25 @@ fn what(store: &dyn Database, session: &SessionRow, args: &ExportArgs) -> Result
         }),
         ExportFormat::Atif => ExportForm::Atif,
         ExportFormat::Original => {
-            let found = sources(store, &session.session_id)?;
-            if found.is_empty() {
-                return Err(no_source(store, session)?);
-            }
-            return chosen(found, session, args.source.as_deref()).map(What::Source);
+            return source_file(store, session, args.source.as_deref()).map(What::Source);
         }
     };
     let leaf = select::loop_id(store, session, args.loop_id.as_deref())?;
     Ok(What::Form(form, leaf))
+}
+
+/// Returns the stored copy of a file that the session was imported from: the only one, or the only one whose path ends
+/// with the given text.
+pub(super) fn source_file(
+    store: &dyn Database,
+    session: &SessionRow,
+    given: Option<&str>,
+) -> Result<SourceRow, CliError> {
+    let found = sources(store, &session.session_id)?;
+    if found.is_empty() {
+        return Err(no_source(store, session)?);
+    }
+    chosen(found, session, given)
 }
 
 /// Returns the error for a session without a source file.

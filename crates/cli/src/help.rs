@@ -31,7 +31,15 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Move",
         &[
-            "import", "watch", "append", "export", "resume", "share", "copy", "sync",
+            "import",
+            "watch",
+            "append",
+            "export",
+            "resume",
+            "restore-transcript",
+            "share",
+            "copy",
+            "sync",
         ],
     ),
     (
@@ -59,14 +67,17 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "man",
         ],
     ),
-    ("Agents", &["install", "doctor", "hook", "mcp", "acp"]),
+    (
+        "Agents",
+        &["init", "install", "doctor", "hook", "mcp", "acp"],
+    ),
 ];
 const OTHER: &str = "Other";
 
 /// The commands of the short help.
 const FIRST: [&str; 10] = [
-    "import", "sessions", "read", "search", "recall", "compact", "context", "undo", "report",
-    "install",
+    "init", "import", "sessions", "read", "search", "recall", "compact", "context", "undo",
+    "report",
 ];
 
 /// The commands of which `--help` shows some options, and `--help-all` all.
@@ -197,7 +208,12 @@ fn listed(command: &Command, names: &[&str]) -> String {
         };
         let indent = format!("\n{}", " ".repeat(INDENT));
         let about = wrapped(&format!("{about}{aliases}")).join(&indent);
-        text.push_str(&format!("  {name:<12} {about}\n"));
+        // A longer name has a line of its own.
+        let gap = match name.len() < INDENT - 2 {
+            true => " ",
+            false => &indent,
+        };
+        text.push_str(&format!("  {name:<12}{gap}{about}\n"));
     }
     text
 }

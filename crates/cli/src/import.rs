@@ -1,17 +1,19 @@
 //! `loopstore import`
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use indicatif::ProgressBar;
 use loopstore::{COUNTERS, Database, SessionId};
+use loopstore_agents::imported::ImportMemory;
 use loopstore_redact::RedactionPolicy;
 use loopstore_terminal::output::note;
 use loopstore_terminal::server::Access;
 use loopstore_terminal::{App, CliError, Done, progress, text};
 use loopstore_transcripts::{
-    FileProgress, FileRepair, ImportError, ImportOptions, ImportReport, Skipped, import_paths,
-    importers,
+    FileProgress, FileRepair, ImportError, ImportOptions, ImportReport, ImportedFiles, Skipped,
+    import_paths, importers,
 };
 
 use super::redaction::RedactionArgs;
@@ -47,6 +49,9 @@ pub struct ImportArgs {
     /// without this option.
     #[arg(long)]
     redact: bool,
+    /// Read files too that are unchanged since an earlier import, by size, times and number.
+    #[arg(long)]
+    reread: bool,
     #[command(flatten)]
     redaction: RedactionArgs,
     /// Keep running: import what is added to the files, and new files in the folders, until Ctrl-C.
@@ -115,13 +120,17 @@ fn import(
     redaction: RedactionPolicy,
     store: &dyn Database,
 ) -> Result<Done, CliError> {
-    let options = ImportOptions {
+    let mut options = ImportOptions {
         format: args.format.clone(),
         session: args.session.clone(),
         without_source: args.no_source,
         redact: args.redact,
         redaction,
         ..ImportOptions::default()
+    };
+    let memory = match args.reread {
+        true => None,
+        false => memory(app, store, &mut options)?,
     };
     if args.watch {
         return watch::run(app, store, &args.paths, options);
@@ -131,6 +140,10 @@ fn import(
         show(&bar, seen);
     });
     bar.finish_and_clear();
+    if let Some(memory) = memory {
+        // Without the memory, the next import reads the files again.
+        let _ = memory.save();
+    }
     let report = result?;
     let done = match report.failed.is_empty() {
         true => Done::Well,
@@ -143,9 +156,7 @@ fn import(
     app.out.text(&summary(&report))?;
     warn_of_unredacted(&report);
     note_other_conversations(&report);
-    for line in text::at_most(report.failed.iter().map(skipped_line), LISTED) {
-        note(&format!("not imported: {line}"));
-    }
+    note_failed(&report);
     if is_known(&report) {
         return Ok(done);
     }
@@ -172,6 +183,23 @@ fn import(
     Ok(done)
 }
 
+/// Returns the memory of earlier imports, which the options then have too. An encrypted database has none: the memory
+/// would hold the names of its sessions in the clear.
+pub(super) fn memory(
+    app: &App,
+    store: &dyn Database,
+    options: &mut ImportOptions,
+) -> Result<Option<Arc<ImportMemory>>, CliError> {
+    if app.key.is_some() {
+        return Ok(None);
+    }
+    let memory = ImportMemory::open(store, options)?.map(Arc::new);
+    options.known = memory
+        .clone()
+        .map(|memory| memory as Arc<dyn ImportedFiles>);
+    Ok(memory)
+}
+
 /// True if the files were imported before and contain nothing new. What was skipped and repaired is only counted then;
 /// the first import listed it.
 fn is_known(report: &ImportReport) -> bool {
@@ -186,6 +214,13 @@ pub(super) fn warn_of_unredacted(report: &ImportReport) {
             "warning: session {id} was imported before without --redact; `loopstore redact {id}` \
              removes the secrets stored then"
         ));
+    }
+}
+
+/// Lists the paths that could not be imported.
+pub(super) fn note_failed(report: &ImportReport) {
+    for line in text::at_most(report.failed.iter().map(skipped_line), LISTED) {
+        note(&format!("not imported: {line}"));
     }
 }
 
@@ -218,7 +253,8 @@ fn show(bar: &ProgressBar, progress: FileProgress<'_>) {
     bar.set_message(format!("{path} ({})", text::bytes(progress.bytes)));
 }
 
-fn summary(report: &ImportReport) -> String {
+/// Returns the counts of an import, its sessions, and what was left out.
+pub(super) fn summary(report: &ImportReport) -> String {
     let held = match report.files {
         1 => "The file holds",
         _ => "The files hold",
@@ -239,6 +275,12 @@ fn summary(report: &ImportReport) -> String {
             text::count(report.messages, "message"),
         ),
     ];
+    if report.unchanged > 0 {
+        lines.push(format!(
+            "{} unchanged since an earlier import and not read again (--reread reads all).",
+            text::count(report.unchanged, "file")
+        ));
+    }
     if let Some(secrets) = &report.secrets {
         lines.push(text::secrets(secrets));
         let held_back: u64 = report.held_back.values().sum();

@@ -38,6 +38,14 @@ pub fn run(app: &mut App, args: &IndexArgs) -> Result<Done, CliError> {
     Ok(Done::Well)
 }
 
+/// Updates the index with a progress bar.
+pub fn update(store: &dyn Database) -> Result<Indexed, CliError> {
+    let bar = progress::bar("messages indexed");
+    let done = loopstore::extend::search::index(store, &mut |far| show(&bar, far));
+    bar.finish_and_clear();
+    Ok(done?)
+}
+
 /// Updates the index with a progress bar, if it is visible. The search reports errors.
 pub fn catch_up_with_bar(store: &dyn Database) {
     let bar = progress::bar("messages indexed");

@@ -38,6 +38,7 @@ mod history;
 mod hook;
 mod import;
 mod index;
+mod init;
 mod install;
 mod kept_files;
 mod key;
@@ -58,6 +59,7 @@ mod redo;
 mod repair;
 mod replay;
 mod report;
+mod restore_transcript;
 mod resume;
 #[cfg(feature = "postgres")]
 mod schema;
@@ -120,6 +122,7 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Append(append::AppendArgs),
+    Init(init::InitArgs),
     Import(import::ImportArgs),
     Watch(import::WatchArgs),
     #[command(visible_aliases = ["ls", "list"])]
@@ -155,6 +158,7 @@ enum Command {
     Replay(replay::ReplayArgs),
     Export(export::ExportArgs),
     Resume(resume::ResumeArgs),
+    RestoreTranscript(restore_transcript::RestoreTranscriptArgs),
     Report(report::ReportArgs),
     Share(share::ShareArgs),
     Sql(sql::SqlArgs),
@@ -363,6 +367,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
     match command {
         Command::Demo(args) => demo::run(app, args),
         Command::Append(args) => append::run(app, args),
+        Command::Init(args) => init::run(app, args),
         Command::Import(args) => import::run(app, args),
         Command::Watch(args) => import::run_watch(app, args),
         Command::Sessions(args) => sessions::run(app, args),
@@ -385,6 +390,7 @@ fn run_command(app: &mut App, command: &Command) -> Result<Done, CliError> {
         Command::Replay(args) => replay::run(app, args),
         Command::Export(args) => export::run(app, args),
         Command::Resume(args) => resume::run(app, args),
+        Command::RestoreTranscript(args) => restore_transcript::run(app, args),
         Command::Report(args) => report::run(app, args),
         Command::Share(args) => share::run(app, args),
         Command::Sql(args) => sql::run(app, args),

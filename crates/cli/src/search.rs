@@ -47,8 +47,21 @@ pub struct SearchArgs {
     offset: u32,
 }
 
+impl SearchArgs {
+    /// Returns the arguments of a search for messages without filters.
+    pub fn of(query: Vec<String>, limit: u32) -> Self {
+        Self {
+            query,
+            by: By::Message,
+            filter: FilterArgs::default(),
+            limit,
+            offset: 0,
+        }
+    }
+}
+
 /// The filters of a search.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct FilterArgs {
     /// Only this session: its id or a unique prefix.
     #[arg(long, value_name = "ID")]

@@ -2,6 +2,7 @@
 
 use loopstore::extend::sqlite::Record;
 use loopstore::extend::{self as store, Database, SessionCursor, SessionFilter};
+use loopstore_agents::doctor;
 use loopstore_terminal::amount::Edge;
 use loopstore_terminal::short::ShortNames;
 use loopstore_terminal::table::{Column, TextTable};
@@ -73,6 +74,7 @@ pub fn run(app: &mut App, args: &SessionsArgs) -> Result<Done, CliError> {
     } else {
         app.out.text("No session fits.")?;
     }
+    doctor::warn(app, &*store);
     Ok(Done::Well)
 }
 

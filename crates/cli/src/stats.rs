@@ -5,6 +5,7 @@ mod usage;
 use std::path::PathBuf;
 
 use loopstore::extend::sqlite::Stats;
+use loopstore_agents::doctor;
 use loopstore_report::Prices;
 use loopstore_terminal::amount::{self, Edge};
 use loopstore_terminal::short::ShortNames;
@@ -49,11 +50,13 @@ pub fn run(app: &mut App, args: &StatsArgs) -> Result<Done, CliError> {
     if let Some(by) = args.by {
         return print_usage(app, args, by);
     }
+    let store = app.open_to_read()?;
     let stats = StatsJson {
         path: app.place(),
-        stats: app.open_to_read()?.stats()?,
+        stats: store.stats()?,
     };
     app.print(&stats, || lines(&stats))?;
+    doctor::warn(app, &*store);
     Ok(Done::Well)
 }
 

@@ -23,6 +23,20 @@ pub fn bar(what: &str) -> ProgressBar {
     }
 }
 
+/// Returns a progress bar on stderr that counts bytes, with the rate and the remaining time. The bar is hidden if stderr
+/// is no terminal.
+pub fn bytes_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    let template = "{bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left  {wide_msg}";
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
 fn rate(state: &ProgressState, out: &mut dyn std::fmt::Write) {
     // A failure to write is ignored.
     let _ = write!(out, "{:.0}/s", state.per_sec());

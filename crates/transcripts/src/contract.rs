@@ -1,6 +1,6 @@
 //! The contract between importers and sinks: the types that an importer passes to a sink.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loopstore::model::{AgentMessage, Json, LoopId, LoopRecord, Session, SessionId, Time};
 
@@ -192,6 +192,12 @@ pub trait Importer: Sync {
     /// reported as unread.
     fn is_companion(&self, _path: &Path) -> bool {
         false
+    }
+
+    /// Returns the other files that are read with a transcript; `None` if its path does not tell them. A transcript is
+    /// not read again while none of these files changes.
+    fn other_files(&self, _path: &Path) -> Option<Vec<PathBuf>> {
+        Some(Vec::new())
     }
 
     /// True if the tool rewrites the whole file as the session grows, so that the last turn may change between

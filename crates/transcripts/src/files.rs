@@ -3,6 +3,7 @@
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use loopstore_redact::RedactionPolicy;
 use walkdir::{DirEntry, WalkDir};
 
 use super::detect::{left_out, missing_feature};
+use super::known::ImportedFiles;
 use super::matching::Digests;
 use super::one_file::import_and_keep;
 use super::queue::{FileQueue, OpenedTranscript};
@@ -46,6 +48,8 @@ pub struct ImportOptions {
     pub redaction: RedactionPolicy,
     /// The hooks to call for each imported compaction, after the transaction of its file is committed.
     pub hooks: Hooks,
+    /// The files that earlier imports read, which are not read again while they are unchanged; `None` to read all.
+    pub known: Option<Arc<dyn ImportedFiles>>,
 }
 
 impl ImportOptions {
@@ -120,6 +124,8 @@ pub fn import_paths_with(
     let mut search = FileSearch {
         importers: chosen(importers, options)?,
         is_forced: options.format.is_some(),
+        store,
+        known: options.known.as_deref(),
         own: own_files(store),
         report: ImportReport::default(),
         found: Vec::new(),
@@ -134,6 +140,7 @@ pub fn import_paths_with(
         mut report, found, ..
     } = search;
     if found.is_empty()
+        && report.unchanged == 0
         && failures.len() == 1
         && let Some((_, error)) = failures.pop()
     {
@@ -155,6 +162,10 @@ pub fn import_paths_with(
             });
             match import_file(store, transcript, queue.next(), options) {
                 Ok(one) => {
+                    if let Some(known) = &options.known {
+                        let format = transcript.importer.format();
+                        known.finish(store, &transcript.path, format, &one);
+                    }
                     report.merge(one);
                     report.files += 1;
                     report.bytes += transcript.bytes;
@@ -257,6 +268,8 @@ pub(super) fn unread_entry(
     let mut search = FileSearch {
         importers: chosen(importers(), options).ok()?,
         is_forced: options.format.is_some(),
+        store,
+        known: options.known.as_deref(),
         own: own_files(store),
         report: ImportReport::default(),
         found: Vec::new(),
@@ -279,6 +292,8 @@ pub(super) struct Transcript<'a> {
 struct FileSearch<'a> {
     importers: Vec<&'a dyn Importer>,
     is_forced: bool,
+    store: &'a dyn SessionStore,
+    known: Option<&'a dyn ImportedFiles>,
     /// Device and inode of the files of the store itself, which must not be opened here.
     own: Vec<(u64, u64)>,
     report: ImportReport,
@@ -304,6 +319,9 @@ impl<'a> FileSearch<'a> {
         if data.len() == 0 {
             self.report
                 .skip(path.to_string_lossy(), None, "the file is empty");
+            return Ok(());
+        }
+        if self.is_unchanged(path) {
             return Ok(());
         }
         let mut why = None;
@@ -335,9 +353,10 @@ impl<'a> FileSearch<'a> {
     }
 
     fn named_folder(&mut self, path: &Path) -> Result<(), ImportError> {
-        let (found, unknown) = (self.found.len(), self.report.unknown_files);
+        let (found, unchanged) = (self.found.len(), self.report.unchanged);
+        let unknown = self.report.unknown_files;
         self.walk(path);
-        if self.found.len() > found {
+        if self.found.len() > found || self.report.unchanged > unchanged {
             return Ok(());
         }
         let unknown = self.report.unknown_files - unknown;
@@ -383,6 +402,9 @@ impl<'a> FileSearch<'a> {
         if data.len() == 0 {
             self.report
                 .skip(path.to_string_lossy(), None, "the file is empty");
+            return Ok(());
+        }
+        if self.is_unchanged(path) {
             return Ok(());
         }
         let head = match sniff(path) {
@@ -433,7 +455,20 @@ impl<'a> FileSearch<'a> {
         importers.find(|importer| importer.detect(&head.path, &head.bytes))
     }
 
+    /// Counts a file that an earlier import read and that is unchanged since. Returns false for any other.
+    fn is_unchanged(&mut self, path: &Path) -> bool {
+        let known = self
+            .known
+            .and_then(|known| known.unchanged(self.store, path));
+        let is_known = known.is_some();
+        self.report.merge(known.unwrap_or_default());
+        is_known
+    }
+
     fn take(&mut self, path: &Path, bytes: u64, importer: &'a dyn Importer, is_named: bool) {
+        if let (Some(known), Some(others)) = (self.known, importer.other_files(path)) {
+            known.begin(path, others);
+        }
         self.found.push(Transcript {
             path: path.to_owned(),
             bytes,

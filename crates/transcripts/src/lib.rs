@@ -54,6 +54,7 @@ mod identity;
 mod json_lines;
 mod json_stream;
 mod key_outline;
+mod known;
 mod lines;
 mod loops;
 mod matching;
@@ -131,6 +132,7 @@ pub use gemini::GeminiCli;
 #[cfg(feature = "goose")]
 pub use goose::Goose;
 pub use json_lines::{JsonLine, JsonLines};
+pub use known::ImportedFiles;
 #[cfg(feature = "mini-swe-agent")]
 pub use mini_swe_agent::MiniSweAgent;
 pub use one_file::import_source;

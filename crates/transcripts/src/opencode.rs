@@ -16,7 +16,7 @@ mod stored;
 mod words;
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loopstore::model::{ChildLoopRef, Extra, Json, LoopStatus, Message, SessionId, Time};
 use serde_json::value::RawValue;
@@ -61,6 +61,10 @@ impl Importer for OpenCode {
 
     fn is_companion(&self, path: &Path) -> bool {
         stored::is_within(path)
+    }
+
+    fn other_files(&self, path: &Path) -> Option<Vec<PathBuf>> {
+        (!stored::is_session(path)).then(Vec::new)
     }
 
     fn rewrites(&self) -> bool {

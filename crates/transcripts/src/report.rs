@@ -74,6 +74,9 @@ pub struct ImportReport {
     pub files: u64,
     /// Sessions that were imported or were stored already, in the order of the transcripts.
     pub sessions: Vec<SessionId>,
+    /// Files among them that are unchanged since an earlier import, and were not read.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unchanged: u64,
     /// Loops of the transcripts.
     pub loops: u64,
     /// Turns of the transcripts.
@@ -121,6 +124,12 @@ pub struct ImportReport {
     pub(crate) compactions: Vec<CompactionEnded>,
 }
 
+// The signature is the one that serde calls.
+#[expect(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl ImportReport {
     /// Adds the report of another file.
     pub fn merge(&mut self, other: Self) {
@@ -130,6 +139,7 @@ impl ImportReport {
                 self.sessions.push(session);
             }
         }
+        self.unchanged += other.unchanged;
         self.loops += other.loops;
         self.turns += other.turns;
         self.messages += other.messages;

@@ -19,7 +19,7 @@ mod track;
 mod words;
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loopstore::model::{ChildLoopRef, LoopId, ParentSpawnRef, SessionId, Time};
 
@@ -47,6 +47,10 @@ impl Importer for ClaudeCode {
         let text = String::from_utf8_lossy(head);
         let mut lines = text.lines().filter(|line| !line.trim().is_empty()).take(20);
         lines.any(looks_like_a_record) && !is_qwen(head)
+    }
+
+    fn other_files(&self, path: &Path) -> Option<Vec<PathBuf>> {
+        spawn::parent_files(path)
     }
 
     fn is_readable_alone(&self, end: &[u8], first: &LoopId, title: Option<&str>) -> bool {

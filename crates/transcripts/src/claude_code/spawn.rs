@@ -53,6 +53,16 @@ fn parent(path: &Path, index: &ClaudeIndex, main: &ClaudeIndex, track: &Track) -
     }
 }
 
+/// Returns the files that a sub-agent's file is read with; `None` for one whose parent only its records name.
+pub(super) fn parent_files(path: &Path) -> Option<Vec<PathBuf>> {
+    let is_agent = path.file_name()?.to_str()?.starts_with("agent-");
+    let folder = path.parent()?;
+    match folder.file_name().is_some_and(|name| name == "subagents") {
+        true => Some(vec![folder.parent()?.with_extension("jsonl")]),
+        false => (!is_agent).then(Vec::new),
+    }
+}
+
 /// Reads the parent's file, if it exists: `<session>.jsonl` in the folder of this file or, for a file in
 /// `<session>/subagents`, next to the folder `<session>`.
 fn parent_index(path: &Path, index: &ClaudeIndex) -> Option<ClaudeIndex> {

@@ -14,7 +14,7 @@ mod task_files;
 mod words;
 mod xml;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loopstore::model::{SessionId, Time};
 use sha2::{Digest as _, Sha256};
@@ -54,6 +54,10 @@ impl Importer for Cline {
         task_files::is_task_file(path)
     }
 
+    fn other_files(&self, _path: &Path) -> Option<Vec<PathBuf>> {
+        None
+    }
+
     fn rewrites(&self) -> bool {
         true
     }
@@ -74,6 +78,10 @@ impl Importer for RooCode {
 
     fn is_companion(&self, path: &Path) -> bool {
         task_files::is_task_file(path)
+    }
+
+    fn other_files(&self, _path: &Path) -> Option<Vec<PathBuf>> {
+        None
     }
 
     fn rewrites(&self) -> bool {

@@ -1,6 +1,7 @@
 //! `import` and `demo`.
 
 use insta::assert_snapshot;
+use serde_json::Value;
 
 use crate::commands::stage::Stage;
 
@@ -223,4 +224,48 @@ fn the_demo_keeps_its_database_if_asked() {
     error: kept.db already exists; name a new file
     --- exit 1
     "#);
+}
+
+/// Sets the modification time of a file to an hour ago: a file that was just written is read again.
+fn age(path: &std::path::Path) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    file.set_modified(std::time::SystemTime::now() - hour)
+        .unwrap();
+}
+
+#[test]
+fn an_unchanged_file_is_read_again_only_if_its_session_is_gone_or_it_is_asked_for() {
+    let stage = Stage::empty();
+    let chat = stage.path("chat.json");
+    std::fs::copy(fixture("openai-chat/messages.json"), &chat).unwrap();
+    age(&chat);
+    let first = stage.json("import chat.json");
+    assert_eq!(first["added_messages"], 5);
+    let again = stage.say("import chat.json");
+    assert_snapshot!(again, @r"
+    Imported 1 file: 1 session, 0 new messages (N s).
+    The file holds 2 loops, 3 turns and 5 messages.
+    1 file unchanged since an earlier import and not read again (--reread reads all).
+    session chat-0
+    ");
+    assert_eq!(stage.json("import .")["unchanged"], 1);
+    assert_eq!(stage.json("import . --reread")["unchanged"], Value::Null);
+    stage.json("erase chat-0 --yes");
+    let restored = stage.json("import chat.json");
+    assert_eq!(
+        (&restored["unchanged"], &restored["added_messages"]),
+        (&Value::Null, &5.into())
+    );
+    // What was added since is read.
+    let text = std::fs::read_to_string(&chat).unwrap();
+    let end = text.rfind(']').unwrap();
+    let more = format!(
+        "{},{}]",
+        &text[..end],
+        r#"{"role":"user","content":"Go on."}"#
+    );
+    std::fs::write(&chat, more).unwrap();
+    age(&chat);
+    assert_eq!(stage.json("import chat.json")["added_messages"], 1);
 }

@@ -10,6 +10,7 @@ use crate::support::needs;
 
 /// A line for each command. The lines run in order on one database.
 const LINES: &[(&str, &str)] = &[
+    ("init", "init --dry-run"),
     ("import", "import chat.json"),
     ("sessions", "sessions"),
     ("show", "show work"),
@@ -35,6 +36,10 @@ const LINES: &[(&str, &str)] = &[
     ("export", "export work --format jsonl -o work.jsonl"),
     ("export", "export work --format atif -o work.atif.json"),
     ("resume", "resume work --for codex -o work.codex.jsonl"),
+    (
+        "restore-transcript",
+        "restore-transcript chat-0 -o restored.json",
+    ),
     ("report", "report work"),
     ("report", "report --all -o pages"),
     ("share", "share work -o shared.html --yes"),
@@ -247,6 +252,8 @@ fn every_command_prints_one_json_document() {
         assert!(names.iter().any(|known| known == name), "no `{name}`");
     }
     std::fs::write(stage.path("chat.json"), chat()).unwrap();
+    std::fs::create_dir_all(stage.path("home/.codex/sessions")).unwrap();
+    std::fs::write(stage.path("home/.codex/sessions/found.jsonl"), "{}").unwrap();
     for (_, line) in LINES {
         let said = stage.say(&format!("{line} --json"));
         assert_eq!(said.code, 0, "{line}\n{said}");

@@ -35,6 +35,7 @@ mod searching;
 mod sharing;
 mod spending;
 pub mod stage;
+mod starting;
 mod story;
 #[cfg(feature = "http")]
 mod summarizing;

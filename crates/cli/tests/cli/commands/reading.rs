@@ -219,6 +219,7 @@ fn without_a_command_the_sessions_are_shown_or_how_to_begin() {
     assert_snapshot!(stage.run(&[]), @r#"
     There is no database at loopstore.db yet. To start:
 
+      loopstore init           find and import the transcripts of agents on this machine
       loopstore demo           walk through a generated session
       loopstore import PATH…   import transcripts, such as ~/.claude/projects
 

@@ -12,11 +12,12 @@ use loopstore::extend::write;
 use loopstore::*;
 
 /// Variables that move the folders of agents, and the state of their hooks, out of the home folder.
-pub const AGENTS_HOMES: [&str; 8] = [
+pub const AGENTS_HOMES: [&str; 9] = [
     "CLAUDE_CONFIG_DIR",
     "CODEX_HOME",
     "PI_CODING_AGENT_DIR",
     "PI_CODING_AGENT_SESSION_DIR",
+    "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
     "XDG_STATE_HOME",

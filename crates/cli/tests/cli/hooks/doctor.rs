@@ -1,5 +1,8 @@
 //! `doctor`: its report on the installation, and on the errors that hooks did not show.
 
+use std::fs::File;
+use std::time::{Duration, UNIX_EPOCH};
+
 use insta::assert_snapshot;
 
 use super::{call, claude_code, event, stage};
@@ -20,6 +23,7 @@ fn doctor(stage: &Stage) -> (i32, String) {
     }
     text = replaced(&text, "which went well in ", |c| c.is_ascii_digit(), "N");
     text = replaced(&text, "which failed in ", |c| c.is_ascii_digit(), "N");
+    text = replaced(&text, "db opens, ", |c| c != '\n', "SIZE");
     (said.code, text)
 }
 
@@ -109,5 +113,41 @@ fn what_no_longer_fits_is_told_with_what_to_do() {
     std::fs::remove_file(stage.path("loopstore.db")).unwrap();
     let (code, text) = doctor(&stage);
     assert_eq!(code, 1, "{text}");
+    assert_snapshot!(text);
+}
+
+#[test]
+fn transcripts_that_are_not_stored_are_a_problem_until_they_are() {
+    let stage = stage();
+    let folder = stage.path("home/.claude/projects/-work");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("s1.jsonl");
+    std::fs::write(&path, claude_code("s1", 0..3, "please")).unwrap();
+    // The time of its last record.
+    let changed = UNIX_EPOCH + Duration::from_secs(1_772_359_208);
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_modified(changed).unwrap();
+    let (code, text) = doctor(&stage);
+    assert_eq!(code, 1, "{text}");
+    let due = "claude-code deletes its oldest transcript at its next start, and none is stored";
+    assert!(text.contains(due), "{text}");
+    assert_eq!(
+        stage
+            .say("install claude-code --yes --db loopstore.db")
+            .code,
+        0
+    );
+    let (code, text) = doctor(&stage);
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("the newest stored turn of claude-code is none"),
+        "{text}"
+    );
+    assert_eq!(
+        stage.json("import home/.claude/projects")["added_messages"],
+        9
+    );
+    let (code, text) = doctor(&stage);
+    assert_eq!(code, 0, "{text}");
     assert_snapshot!(text);
 }
