@@ -89,7 +89,7 @@ function unwritable(value: unknown, place: string, depth: number): string | null
 /** Replaces halves of surrogate pairs in JSON. */
 export function whole(json: string): string {
   const text = json.replace(/\p{Surrogate}/gu, "\ufffd");
-  return HAS_ESCAPE.test(text) ? text.replace(ESCAPE, (all, half?: string) => (half === undefined ? all : "\\ufffd")) : text;
+  return HAS_ESCAPE.test(text) ? text.replace(ESCAPE, (all, half?: string) => (half === undefined ? all : "\ufffd")) : text;
 }
 
 /** Writes messages as JSON, with notes on what was replaced; JSON is passed on unchanged otherwise. */
