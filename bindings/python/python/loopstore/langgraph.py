@@ -246,9 +246,11 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     ) -> Any:
         if "list" not in form:
             return self._read(form["data"], thread)
-        found = Remembered()
+        segments: list[Any] = []
+        messages: list[BaseMessage] = []
+        all_known: list[Known] = []
         for part in form["list"]:
-            found.segments.append(part["segment"])
+            segments.append(part["segment"])
             is_single = len(part["segment"]) == 1
             before: Known | None = None
             for place, stored in zip(part["places"], part["messages"], strict=True):
@@ -258,11 +260,13 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
                     known = thread.by_place[at].at(before, is_single)
                 else:
                     known = Known(message, at, before, is_single)
-                found.add(message, known)
+                messages.append(message)
+                all_known.append(known)
                 before = known
+        found = Remembered.of(segments, messages, all_known)
         if lists is not None:
             lists[channel] = found
-        return list(found.messages)
+        return messages.copy()
 
     # Reading.
 
