@@ -155,6 +155,19 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
             self.store, self.serde, policy, messages_key, input_key
         )
 
+    def middleware(self, *, policy: Policy | None = None) -> Any:
+        """Return the middleware that does so for an agent of LangChain, whose state stays whole.
+
+        `create_agent(model, tools, checkpointer=saver, middleware=[saver.middleware()])` of `langchain.agents`, which
+        must be installed.
+
+        Args:
+            policy: The policy of the compactions; by default that of the store.
+        """
+        from loopstore._middleware import middleware
+
+        return middleware(self.store, self.serde, policy)
+
     # Values.
 
     @property
