@@ -23,8 +23,8 @@ use napi_derive::napi;
 use crate::policy::NativePolicy;
 use crate::store::NativeRecall;
 use crate::work::{
-    GivenJson, JsCancelFlag, Promised, bytes, flag, index, json, number, on_thread, promised, text,
-    thrown, whole,
+    GivenJson, JsCancelFlag, Promised, bytes, flag, index, json, number, on_thread, promised,
+    reading, text, thrown, whole,
 };
 use forms::{
     JsAppended, JsKeyedAppend, NativeAsOf, NativeCall, NativeExpand, NativeKeys, NativePart,
@@ -61,6 +61,17 @@ impl JsSession {
     ) -> Promised<T> {
         let session = self.session();
         promised(cancel, move || work(session?))
+    }
+
+    /// Runs `work`, which only reads and takes long, on the session.
+    fn read<'env, T: ToNapiValue + Send + 'static>(
+        &self,
+        env: &'env Env,
+        cancel: Option<&JsCancelFlag>,
+        work: impl FnOnce(SessionHandle) -> Result<T, CallError> + Send + 'static,
+    ) -> napi::Result<Object<'env>> {
+        let session = self.session();
+        reading(env, cancel, move || work(session?))
     }
 
     /// Returns a handle of the same session that `work` makes on a worker thread.
@@ -425,13 +436,14 @@ impl JsSession {
 
     /// Finds messages of the session.
     #[napi(ts_return_type = "Promise<string>")]
-    pub fn search(
+    pub fn search<'env>(
         &self,
+        env: &'env Env,
         given: String,
         query: String,
         cancel: Option<&JsCancelFlag>,
-    ) -> Promised<String> {
-        self.call(cancel, move |session| {
+    ) -> napi::Result<Object<'env>> {
+        self.read(env, cancel, move |session| {
             let mut query = GivenQuery::of(given, query.as_bytes())?;
             query.session = Some(session.id().clone());
             json(&session.store().search(query)?)
@@ -447,13 +459,14 @@ impl JsSession {
 
     /// Returns an answer and its text.
     #[napi(ts_return_type = "Promise<NativeRecall>")]
-    pub fn recall(
+    pub fn recall<'env>(
         &self,
+        env: &'env Env,
         question: String,
         tokens: f64,
         cancel: Option<&JsCancelFlag>,
-    ) -> Promised<NativeRecall> {
-        self.call(cancel, move |session| {
+    ) -> napi::Result<Object<'env>> {
+        self.read(env, cancel, move |session| {
             let answer = session.recall(&question, number("maxTokens", tokens)?)?;
             Ok(NativeRecall {
                 answer: json(&answer)?,
@@ -485,22 +498,29 @@ impl JsSession {
 
     /// Returns an export, or writes it to a file.
     #[napi(ts_return_type = "Promise<Buffer | null>")]
-    pub fn export(
+    pub fn export<'env>(
         &self,
+        env: &'env Env,
         format: String,
         loop_id: Option<String>,
         path: Option<String>,
-    ) -> Promised<Option<Buffer>> {
-        self.call(None, move |session| {
+        cancel: Option<&JsCancelFlag>,
+    ) -> napi::Result<Object<'env>> {
+        self.read(env, cancel, move |session| {
             let bytes = views::export(&session, &format, loop_id, path.map(PathBuf::from))?;
-            Ok(bytes.map(Into::into))
+            Ok(bytes.map(Buffer::from))
         })
     }
 
     /// Returns the report of the session, or writes it to a file.
     #[napi(ts_return_type = "Promise<string | null>")]
-    pub fn report(&self, path: Option<String>) -> Promised<Option<String>> {
-        self.call(None, move |session| {
+    pub fn report<'env>(
+        &self,
+        env: &'env Env,
+        path: Option<String>,
+        cancel: Option<&JsCancelFlag>,
+    ) -> napi::Result<Object<'env>> {
+        self.read(env, cancel, move |session| {
             let page = views::report(&session, path.map(PathBuf::from))?;
             page.map(text).transpose()
         })

@@ -13,12 +13,14 @@ use loopstore_bindings::queries::{GivenFilter, GivenQuery};
 use loopstore_bindings::redaction::GivenRedaction;
 use loopstore_bindings::{CallError, Handle};
 use loopstore_transcripts::{ImportOptions, Source, import_paths, import_source, importers};
+use napi::Env;
+use napi::bindgen_prelude::Object;
 use napi_derive::napi;
 
 use crate::policy::NativePolicy;
 use crate::session::JsSession;
 use crate::work::{
-    GivenJson, JsCancelFlag, Promised, bytes, json, number, promised, thrown, whole,
+    GivenJson, JsCancelFlag, Promised, bytes, json, long, number, promised, reading, thrown, whole,
 };
 
 /// A database of sessions.
@@ -76,11 +78,21 @@ impl NativeStore {
     /// Runs `work` on the store and returns its JSON.
     fn json(
         &self,
-        cancel: Option<&JsCancelFlag>,
         work: impl FnOnce(&loopstore::Store) -> Result<String, CallError> + Send + 'static,
     ) -> Promised<String> {
         let handle = Arc::clone(&self.handle);
-        promised(cancel, move || work(&handle.store()?))
+        promised(None, move || work(&handle.store()?))
+    }
+
+    /// Runs `work`, which only reads and takes long, on the store and returns its JSON.
+    fn read<'env>(
+        &self,
+        env: &'env Env,
+        cancel: Option<&JsCancelFlag>,
+        work: impl FnOnce(&loopstore::Store) -> Result<String, CallError> + Send + 'static,
+    ) -> napi::Result<Object<'env>> {
+        let handle = Arc::clone(&self.handle);
+        reading(env, cancel, move || work(&handle.store()?))
     }
 }
 
@@ -170,14 +182,15 @@ impl NativeStore {
 
     /// Finds messages, or sessions.
     #[napi(ts_return_type = "Promise<string>")]
-    pub fn search(
+    pub fn search<'env>(
         &self,
+        env: &'env Env,
         text: String,
         query: String,
         by_session: bool,
         cancel: Option<&JsCancelFlag>,
-    ) -> Promised<String> {
-        self.json(cancel, move |store| {
+    ) -> napi::Result<Object<'env>> {
+        self.read(env, cancel, move |store| {
             let query = GivenQuery::of(text, query.as_bytes())?;
             match by_session {
                 true => {
@@ -191,15 +204,16 @@ impl NativeStore {
 
     /// Returns an answer and its text.
     #[napi(ts_return_type = "Promise<NativeRecall>")]
-    pub fn recall(
+    pub fn recall<'env>(
         &self,
+        env: &'env Env,
         question: String,
         query: String,
         tokens: f64,
         cancel: Option<&JsCancelFlag>,
-    ) -> Promised<NativeRecall> {
+    ) -> napi::Result<Object<'env>> {
         let handle = Arc::clone(&self.handle);
-        promised(cancel, move || {
+        reading(env, cancel, move || {
             let query = GivenQuery::of(question, query.as_bytes())?;
             let tokens = number("maxTokens", tokens)?;
             let answer = handle.store()?.recall(query, tokens)?;
@@ -212,28 +226,27 @@ impl NativeStore {
 
     #[napi(ts_return_type = "Promise<string>")]
     pub fn sessions(&self, filter: String) -> Promised<String> {
-        self.json(None, move |store| {
-            json(&GivenFilter::rows(filter.as_bytes(), store)?)
-        })
+        self.json(move |store| json(&GivenFilter::rows(filter.as_bytes(), store)?))
     }
 
     #[napi(ts_return_type = "Promise<string>")]
     pub fn history(&self, session: Option<String>) -> Promised<String> {
-        self.json(None, move |store| {
+        self.json(move |store| {
             let session = session.map(SessionId::new).transpose()?;
             json(&store.database().run_rows(session.as_ref())?)
         })
     }
 
     #[napi(ts_return_type = "Promise<string>")]
-    pub fn sql(
+    pub fn sql<'env>(
         &self,
+        env: &'env Env,
         query: String,
         max_rows: Option<f64>,
         timeout: Option<f64>,
         cancel: Option<&JsCancelFlag>,
-    ) -> Promised<String> {
-        self.json(cancel, move |store| {
+    ) -> napi::Result<Object<'env>> {
+        self.read(env, cancel, move |store| {
             let time = timeout.map(Duration::try_from_secs_f64).transpose();
             let limits = QueryLimits {
                 rows: whole("maxRows", max_rows)?.map(|rows| rows as usize),
@@ -244,12 +257,15 @@ impl NativeStore {
     }
 
     #[napi(ts_return_type = "Promise<string>")]
-    pub fn import_paths(
+    pub fn import_paths<'env>(
         &self,
+        env: &'env Env,
         given: NativeImport,
         cancel: Option<&JsCancelFlag>,
-    ) -> Promised<String> {
-        self.json(cancel, move |store| {
+    ) -> napi::Result<Object<'env>> {
+        let handle = Arc::clone(&self.handle);
+        long(env, cancel, move || {
+            let store = handle.store()?;
             let options = ImportOptions {
                 format: given.format,
                 session: given.session.map(SessionId::new).transpose()?,
@@ -273,7 +289,7 @@ impl NativeStore {
         format: String,
     ) -> Promised<String> {
         let transcript = bytes(transcript);
-        self.json(None, move |store| {
+        self.json(move |store| {
             let importer = importers().iter().find(|one| one.format() == format);
             let importer = importer.ok_or_else(|| {
                 let known: Vec<_> = importers().iter().map(|one| one.format()).collect();
@@ -293,12 +309,16 @@ impl NativeStore {
 
     #[napi(ts_return_type = "Promise<string>")]
     pub fn stats(&self) -> Promised<String> {
-        self.json(None, |store| json(&store.database().stats()?))
+        self.json(|store| json(&store.database().stats()?))
     }
 
     #[napi(ts_return_type = "Promise<string>")]
-    pub fn verify(&self) -> Promised<String> {
-        self.json(None, |store| {
+    pub fn verify<'env>(
+        &self,
+        env: &'env Env,
+        cancel: Option<&JsCancelFlag>,
+    ) -> napi::Result<Object<'env>> {
+        self.read(env, cancel, |store| {
             json(&loopstore_verify::verify(store.database())?)
         })
     }

@@ -1,7 +1,9 @@
 //! Calls on worker threads, and their errors.
 
 use std::collections::HashMap;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use loopstore_bindings::errors::ErrorField;
 use loopstore_bindings::{CallError, caught};
@@ -72,7 +74,7 @@ fn build(feature: &str) -> String {
 }
 
 fn cancelled() -> CallError {
-    CallError::Named("AbortError", "the call was aborted before it began".into())
+    CallError::Named("AbortError", "the call was aborted".into())
 }
 
 type Job<T> = Box<dyn FnOnce() -> Result<T, CallError> + Send>;
@@ -141,10 +143,57 @@ pub fn on_thread<'env, T: ToNapiValue + Send + 'static>(
     });
     match spawned {
         Ok(_) => Ok(promise),
-        Err(error) => Err(thrown(CallError::File(format!(
-            "no thread can be started: {error}"
-        )))),
+        Err(error) => Err(thrown(no_thread(error))),
     }
+}
+
+/// Runs `job`, which takes long, on a new thread: a job on Node's pool would hold back the end of the process.
+pub fn long<'env, T: ToNapiValue + Send + 'static>(
+    env: &'env Env,
+    cancel: Option<&JsCancelFlag>,
+    job: impl FnOnce() -> Result<T, CallError> + Send + 'static,
+) -> napi::Result<Object<'env>> {
+    on_thread(env, flag(cancel), |_| job())
+}
+
+/// Runs `job`, which only reads and takes long, on a new thread. Once it is cancelled its promise is rejected, and
+/// nothing waits for its end.
+pub fn reading<'env, T: ToNapiValue + Send + 'static>(
+    env: &'env Env,
+    cancel: Option<&JsCancelFlag>,
+    job: impl FnOnce() -> Result<T, CallError> + Send + 'static,
+) -> napi::Result<Object<'env>> {
+    match cancel {
+        None => long(env, None, job),
+        Some(_) => on_thread(env, flag(cancel), |cancel| unless_cancelled(&cancel, job)),
+    }
+}
+
+/// Runs `job` on another thread, and waits for it until the flag is set.
+fn unless_cancelled<T: Send + 'static>(
+    cancel: &loopstore::CancelFlag,
+    job: impl FnOnce() -> Result<T, CallError> + Send + 'static,
+) -> Result<T, CallError> {
+    /// The interval in which the flag is checked.
+    const LOOK: Duration = Duration::from_millis(20);
+    let (sender, receiver) = channel();
+    let thread = std::thread::Builder::new().name("loopstore".into());
+    let spawned = thread.spawn(move || {
+        let _ = sender.send(caught(job));
+    });
+    spawned.map_err(no_thread)?;
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(done) => return done,
+            Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Err(cancelled()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(CallError::Closed),
+        }
+    }
+}
+
+fn no_thread(error: std::io::Error) -> CallError {
+    CallError::File(format!("no thread can be started: {error}"))
 }
 
 /// The calls on own threads of one environment: the main thread's or a worker's.

@@ -140,6 +140,49 @@ test("two programs that add to one chat lose nothing of each other's", async (t)
   assert.deepEqual([...ids].sort(), [..."0123456789"].flatMap((at) => [`a${at}`, `b${at}`]).sort());
 });
 
+test("a list that three calls save at once is stored once, and a message id once", async (t) => {
+  const path = place(t);
+  const [one, two] = [await own(t, Store.open(path)), await own(t, Store.open(path))].map((store) => new LoopstoreChats(store));
+  const list = [user("u1", "Rain?"), answer("a1", "No."), user("u2", "Snow?")];
+  await Promise.all([one, one, one, two].map((it) => it.save("chat", list)));
+  assert.deepEqual(await one.load("chat"), list);
+  const count = (it) => it.session("chat").countEntries({ wholeSession: true, kinds: ["uiMessage"] });
+  assert.equal(await count(one), 3);
+  // A request that is sent again, also by several programs at once.
+  await Promise.all([one, two, one].map((it) => it.add("chat", user("u3", "Sun?"))));
+  await one.add("chat", [user("u1", "Rain?"), user("u3", "Sun?"), user("u3", "Sun?")]);
+  assert.equal(await count(two), 4);
+  assert.deepEqual(await two.load("chat"), [...list, user("u3", "Sun?")]);
+  // A message that is sent again with other words replaces what follows it.
+  assert.deepEqual(await one.add("chat", user("u2", "Hail?")), [list[0], list[1], user("u2", "Hail?")]);
+  await assert.rejects(one.save("chat", [user("u1", "x"), user("u1", "y")]), /two messages have the id `u1`/);
+  // Back to the list of before, in a branch of its own.
+  await one.save("chat", list);
+  assert.deepEqual(await two.load("chat"), list);
+  // Messages without an id are never the same.
+  await one.add("chat", [user("", "a"), user("", "a")]);
+  assert.equal((await one.load("chat")).length, 5);
+});
+
+test("the list of chats has no other sessions", async (t) => {
+  const it = await chats(t);
+  await it.save("chat", [user("u1", "Hello")]);
+  await it.save("emptied", [user("u1", "Hello")]);
+  await it.save("emptied", []);
+  for (let at = 0; at < 40; at++) await it.store.session(`agent-${at}`).append({ role: "user", content: "x" }, openai);
+  assert.deepEqual((await it.list()).map(({ id }) => id).sort(), ["chat", "emptied"]);
+});
+
+test("half of a surrogate pair is the same message again, and NaN is refused", async (t) => {
+  const it = await chats(t);
+  const list = [user("u1", "a\ud800b")];
+  await it.save("chat", list);
+  await it.save("chat", list);
+  assert.equal((await it.load("chat"))[0].parts[0].text, "a\ufffdb");
+  assert.equal(await it.session("chat").countEntries({ wholeSession: true }), 2);
+  await assert.rejects(it.save("chat", [{ ...list[0], metadata: { score: NaN } }]), /metadata\.score cannot be written as JSON/);
+});
+
 test("what is no chat and no message is refused, and nothing is stored", async (t) => {
   assert.throws(() => new LoopstoreChats("agent.db"), InvalidInputError);
   const it = await chats(t);

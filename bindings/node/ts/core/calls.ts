@@ -1,19 +1,23 @@
 /** The guard of every call. */
 
-import { AbortedBeforeStart, ClosedError, InvalidInputError, revived } from "./errors.js";
+import { wrongType } from "./arguments.js";
+import { AbortedCall, ClosedError, revived } from "./errors.js";
+import { Events } from "./events.js";
 import { CancelFlag } from "./native.js";
 
 /** Options of calls that can be aborted. */
 export interface Abortable {
   /**
-   * Aborts the call. A call that has not begun does nothing, and a compaction commits nothing unless its commit had
-   * begun: the promise is rejected with the signal's reason. A running write is completed.
+   * Aborts the call: the promise is rejected with the signal's reason. A call that has not begun does nothing, a call
+   * that only reads is not waited for, and a compaction commits nothing unless its commit had begun. A running write is
+   * completed.
    */
   signal?: AbortSignal | undefined;
 }
 
-/** The calls of one store. */
+/** The calls of one store, and its events. */
 export class Calls {
+  readonly events = new Events();
   #underWay = 0;
   #isClosed = false;
   #waiting: (() => void)[] = [];
@@ -34,6 +38,17 @@ export class Calls {
     }
   }
 
+  /** Runs a call that only reads: nothing waits for its end once it is aborted. */
+  async read<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    if (signal === undefined) return await this.run(work);
+    const { promise, stop } = abortOf(checkedSignal(signal));
+    try {
+      return await Promise.race([this.run(work), promise]);
+    } finally {
+      stop();
+    }
+  }
+
   /** Rejects new calls, and waits until none is running. */
   async end(): Promise<void> {
     this.close();
@@ -46,11 +61,24 @@ export class Calls {
   }
 }
 
-async function aborted<T>(work: (cancel: CancelFlag) => Promise<T>, signal: AbortSignal): Promise<T> {
-  if (!(signal instanceof AbortSignal)) {
-    throw new InvalidInputError("the option `signal` is an AbortSignal");
-  }
+function checkedSignal(signal: AbortSignal): AbortSignal {
+  if (!(signal instanceof AbortSignal)) throw wrongType("signal", "an AbortSignal", signal);
   signal.throwIfAborted();
+  return signal;
+}
+
+/** Returns a promise that is rejected when the signal aborts, and a function that ends it. */
+function abortOf(signal: AbortSignal): { promise: Promise<never>; stop: () => void } {
+  let abort = () => {};
+  const promise = new Promise<never>((_, reject) => {
+    abort = () => reject(signal.reason as Error);
+    signal.addEventListener("abort", abort, { once: true });
+  });
+  return { promise, stop: () => signal.removeEventListener("abort", abort) };
+}
+
+async function aborted<T>(work: (cancel: CancelFlag) => Promise<T>, signal: AbortSignal): Promise<T> {
+  checkedSignal(signal);
   const cancel = new CancelFlag();
   const abort = () => cancel.cancel();
   signal.addEventListener("abort", abort, { once: true });
@@ -58,7 +86,7 @@ async function aborted<T>(work: (cancel: CancelFlag) => Promise<T>, signal: Abor
     return await work(cancel);
   } catch (error) {
     const own = revived(error);
-    throw signal.aborted && own instanceof AbortedBeforeStart ? signal.reason : own;
+    throw signal.aborted && own instanceof AbortedCall ? signal.reason : own;
   } finally {
     signal.removeEventListener("abort", abort);
   }

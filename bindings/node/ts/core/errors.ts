@@ -137,8 +137,8 @@ export class InternalError extends LoopstoreError {
   override readonly code: string = "ERR_LOOPSTORE_INTERNAL";
 }
 
-/** A call was aborted before it began. */
-export class AbortedBeforeStart extends LoopstoreError {}
+/** A call was aborted: the promise is rejected with the reason of its signal. */
+export class AbortedCall extends LoopstoreError {}
 
 const CLASSES: Record<string, new (message: string, options?: ErrorOptions) => LoopstoreError> = {
   LoopstoreError,
@@ -160,7 +160,7 @@ const CLASSES: Record<string, new (message: string, options?: ErrorOptions) => L
   ClosedError,
   UnsupportedError,
   InternalError,
-  AbortError: AbortedBeforeStart,
+  AbortError: AbortedCall,
 };
 
 interface Thrown {
@@ -193,7 +193,8 @@ export function revived(error: unknown): unknown {
   if (typeof code === "string" && /Expected$|^InvalidArg$/.test(code)) {
     return new InvalidInputError(`an argument has the wrong type: ${error.message}`, { cause: error });
   }
-  return error;
+  if (error instanceof TypeError || typeof code !== "string") return error;
+  return new InternalError(`loopstore failed in itself (${error.message}); please report it`, { cause: error });
 }
 
 /** Runs a call of the native part, with errors of this package. */

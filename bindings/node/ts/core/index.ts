@@ -28,7 +28,9 @@ export const version: string = VERSION;
 /** The names of the token counters of this build. */
 export const COUNTERS: readonly string[] = counters();
 
+export type { Instant, Path } from "./arguments.js";
 export type { Abortable } from "./calls.js";
+export type { AppendedEvent, CompactionEvent, SlowWriteEvent, StoreEvents } from "./events.js";
 export {
   BudgetTooSmallError,
   BusyError,
@@ -77,6 +79,7 @@ export {
   type EntryPlace,
   type ExpandOptions,
   type ExportForm,
+  type ExportOptions,
   type KeyOptions,
   type LoopOptions,
   type PrepareOptions,
@@ -93,12 +96,13 @@ export {
   type ImportBytesOptions,
   type ImportOptions,
   type OpenOptions,
-  type Path,
   type RedactionPolicy,
   type SessionsOptions,
   type SqlOptions,
   Store,
   type StoreOptions,
+  type StoreRecallOptions,
   type StoreSearchOptions,
 } from "./store.js";
+export type { SqlParams, SqlValue } from "./sql.js";
 export type * from "./types.js";

@@ -3,6 +3,6 @@
 export * from "./index.js";
 export { Calls } from "./calls.js";
 export { guarded } from "./errors.js";
-export { checked, decode, encode } from "./json.js";
+export { checkNumbers, checked, decode, encode, whole } from "./json.js";
 export { NativeCheckpoints, type NativeSession, type NativeStore } from "./native.js";
 export { native as nativePolicy } from "./policy.js";

@@ -195,9 +195,9 @@ export declare class NativeSession {
   /** Returns the rows of the session, its loops and the blocks on them. */
   show(): Promise<string>
   /** Returns an export, or writes it to a file. */
-  export(format: string, loopId?: string | undefined | null, path?: string | undefined | null): Promise<Buffer | null>
+  export(format: string, loopId?: string | undefined | null, path?: string | undefined | null, cancel?: CancelFlag | undefined | null): Promise<Buffer | null>
   /** Returns the report of the session, or writes it to a file. */
-  report(path?: string | undefined | null): Promise<string | null>
+  report(path?: string | undefined | null, cancel?: CancelFlag | undefined | null): Promise<string | null>
   setTitle(title: string): Promise<void>
   setProject(folder: string): Promise<void>
   /**
@@ -238,7 +238,7 @@ export declare class NativeStore {
   /** Imports a transcript from memory; its name may matter to the format. */
   importBytes(name: string, transcript: GivenJson, format: string): Promise<string>
   stats(): Promise<string>
-  verify(): Promise<string>
+  verify(cancel?: CancelFlag | undefined | null): Promise<string>
 }
 
 /** The version of the package. */

@@ -1,5 +1,19 @@
 /** The policy: when and how an agent's contexts are compacted. */
 
+import {
+  MOST_PLACE,
+  flag,
+  optionalChoice,
+  optionalCount,
+  optionalFunction,
+  optionalText,
+  shown,
+  text as textOf,
+  texts,
+  typed,
+  wrongType,
+  wrongValue,
+} from "./arguments.js";
 import { InvalidInputError, guarded, raised } from "./errors.js";
 import { type Json, checked, decode, encode, encodeOptions } from "./json.js";
 import { NativePolicy, answerRequest } from "./native.js";
@@ -244,24 +258,117 @@ function named<T extends object>(given: T, names: Partial<Record<keyof T, string
   return settings;
 }
 
+/** Fails if a setting has another type or is out of range, and names the setting. */
+function check(policy: Policy): void {
+  optionalCount("window", policy.window, "tokens", 1);
+  optionalCount("maxBytes", policy.maxBytes, "bytes", 1);
+  for (const name of ["systemTokens", "keepPrompts", "maxSummaryTokens", "maxRollupTokens"] as const) {
+    optionalCount(name, policy[name], "tokens");
+  }
+  for (const name of ["keepFirst", "roomTurns"] as const) optionalCount(name, policy[name], "turns", 0, MOST_PLACE);
+  optionalCount("toolOutputLines", policy.toolOutputLines, "lines");
+  optionalText("model", policy.model);
+  optionalText("summarizerName", policy.summarizerName);
+  for (const [name, words] of Object.entries(WORDS)) optionalChoice(name, policy[name as keyof typeof WORDS], words);
+  const scope = optionalText("scope", policy.scope);
+  if (scope !== undefined && !/^(fixed:\d+|token-budget)$/.test(scope)) {
+    throw wrongValue("scope", "`fixed:N` (loops) or `token-budget`", scope);
+  }
+  const kept = policy.keepRecent;
+  if (typeof kept !== "string") optionalCount("keepRecent", kept, "turns", 0, MOST_PLACE);
+  else if (!/^((user-turns|messages):)?\d+$/.test(kept)) {
+    throw wrongValue("keepRecent", "a number of turns, `user-turns:N` or `messages:N`", kept);
+  }
+  for (const [model, window] of entriesOf("models", policy.models)) {
+    optionalCount(`models[${shown(textOf("a model of models", model))}]`, window, "tokens", 1);
+  }
+  for (const [parameter, value] of entriesOf("triggerParams", policy.triggerParams)) checkParameter(parameter, value);
+  checkClearing(policy.clearToolResults);
+  optionalFunction("summarizer", policy.summarizer, "a SummaryRequest");
+  optionalFunction("approve", policy.approve, "a Proposal");
+  optionalFunction("warn", policy.warn, "a WindowWarning");
+  const fraction: unknown = policy.warnAt;
+  if (fraction !== undefined && fraction !== null && typeof fraction !== "number") {
+    throw wrongType("warnAt", "a fraction of the window, such as 0.8", fraction);
+  }
+  checkWindow(policy);
+}
+
+const WORDS = {
+  trigger: ["headroom", "reserves", "target"],
+  systemPrompts: ["appended", "all", "none"],
+  recentWindow: ["loop", "chain"],
+  provider: ["openai", "anthropic"],
+  olderLoops: ["skip", "rollup"],
+  strategy: ["one-liner", "digest"],
+} as const satisfies Partial<Record<keyof Policy, readonly string[]>>;
+
+const SHARES = ["trigger", "target", "share", "compact_at_pct", "compact_budget_threshold_pct"];
+const RESERVES = { system: 2_000, output: 4_000, safety: 5_000 };
+const DEFAULT_WINDOW = 128_000;
+
+function entriesOf(name: string, value: unknown): [string, unknown][] {
+  if (value === undefined || value === null) return [];
+  if (typeof value !== "object" || Array.isArray(value)) throw wrongType(name, "an object", value);
+  return Object.entries(value);
+}
+
+function checkParameter(parameter: string, value: unknown): void {
+  const name = `triggerParams[${shown(parameter)}]`;
+  if (typeof value !== "number") throw wrongType(name, "a number", value);
+  if (SHARES.includes(parameter) && !(value >= 0 && value <= 1)) throw wrongValue(name, "a share from 0 to 1", value);
+  if (parameter in RESERVES) optionalCount(name, value, "tokens");
+  if (parameter === "max_attempts") optionalCount(name, value, "attempts");
+}
+
+function checkClearing(given: ClearToolResults | undefined): void {
+  if (given === undefined || given === null) return;
+  if (typeof given !== "object" || Array.isArray(given)) {
+    throw wrongType("clearToolResults", "an object of `keep`, `atLeast`, `excludeTools` and `byProvider`", given);
+  }
+  optionalCount("clearToolResults.keep", given.keep, "results");
+  optionalCount("clearToolResults.atLeast", given.atLeast, "tokens");
+  if (given.excludeTools !== undefined) texts("clearToolResults.excludeTools", given.excludeTools);
+  flag("clearToolResults.byProvider", given.byProvider);
+}
+
+/** Fails if nothing of the window is left for messages. */
+function checkWindow(policy: Policy): void {
+  const given = policy.window ?? undefined;
+  if (given === undefined && ((policy.model ?? undefined) !== undefined || policy.trigger === "target")) return;
+  const window = given ?? DEFAULT_WINDOW;
+  let taken = policy.systemTokens ?? 0;
+  let kept = "`systemTokens`";
+  if (policy.trigger === "reserves") {
+    const reserves = { ...RESERVES, ...policy.triggerParams };
+    taken = Math.max(taken, reserves.system) + reserves.output + reserves.safety;
+    kept = "the reserves for the system prompt, the answer and safety (`triggerParams`)";
+  }
+  if (window <= taken) {
+    const [has, take] = [window, taken].map((tokens) => tokens.toLocaleString("en-US"));
+    throw new InvalidInputError(
+      `\`window\` of ${has} tokens leaves none for messages: ${kept} take ${take}; give a larger window, or smaller reserves`,
+    );
+  }
+}
+
 /** Returns the policy for the native part. */
 export function native(given: Policy | undefined): NativePolicy {
+  if (given !== undefined && (typeof given !== "object" || given === null || Array.isArray(given))) {
+    throw new InvalidInputError(`\`policy\` is an object of settings, not ${typed(given)}`);
+  }
   const policy = checked(given, KNOWN, "a policy");
+  check(policy);
   const settings = named(policy, SETTINGS);
   const { summarizer, summarizerName, provider, approve, warn, warnAt, clearToolResults } = policy;
   if (clearToolResults !== undefined && clearToolResults !== null) {
     const known = Object.keys(CLEARING) as (keyof typeof CLEARING)[];
     settings["clear_tool_results"] = named(checked(clearToolResults, known, "clearToolResults"), CLEARING);
   }
-  for (const [name, given] of Object.entries({ summarizer, approve, warn })) {
-    if (given !== undefined && typeof given !== "function") {
-      throw new InvalidInputError(`the ${name} is a function, not ${typeof given}`);
-    }
-  }
   const name = summarizerName ?? (summarizer?.name || "javascript");
-  const asking = summarizer && asks(summarizer);
-  const approving = approve && approves(approve);
-  const warning = warn && warns(warn);
+  const asking = summarizer ? asks(summarizer) : undefined;
+  const approving = approve ? approves(approve) : undefined;
+  const warning = warn ? warns(warn) : undefined;
   const json = encodeOptions(settings);
   return guarded(() => new NativePolicy(json, provider, name, asking, approving, warning, warnAt));
 }

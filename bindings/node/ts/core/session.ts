@@ -1,8 +1,26 @@
 /** A session's handle. */
 
+import {
+  type Instant,
+  MOST_PLACE,
+  type Path,
+  choice,
+  count,
+  flag,
+  optionalCount,
+  optionalIso,
+  optionalPlace,
+  optionalText,
+  optionalTexts,
+  path as pathOf,
+  place as placeOf,
+  text as textOf,
+  wrongType,
+  wrongValue,
+} from "./arguments.js";
 import type { Abortable, Calls } from "./calls.js";
-import { InvalidInputError, guarded } from "./errors.js";
-import { type Form, type Json, type Messages, checked, decode, encode, encodeOptions, messages } from "./json.js";
+import { InvalidInputError, NotFoundError, guarded } from "./errors.js";
+import { type Form, FORMS, type Json, type Messages, checked, decode, encode, encodeOptions, messages } from "./json.js";
 import {
   type Appended,
   type KeyedAppend,
@@ -13,7 +31,8 @@ import {
 } from "./native.js";
 import { type Policy, native } from "./policy.js";
 import { type SearchOptions, searched } from "./search.js";
-import { type Path, type RedactionPolicy, pathOf, redactionOf } from "./store.js";
+import { printed, printedAppended, printedPrepared, printedRecall } from "./printed.js";
+import { type RedactionPolicy, redactionOf } from "./store.js";
 import type {
   CompactReport,
   Context,
@@ -144,17 +163,16 @@ export interface ContextOptions<F extends Form = Form> extends Abortable {
   format?: F | undefined;
   /** True to compare each message with its digest; a mismatch is a `DamagedError`. */
   check?: boolean | undefined;
+  /** True for the empty context of a session that does not exist yet; by default it is a `NotFoundError`. */
+  create?: boolean | undefined;
 }
 
-/**
- * A point in time: just after a turn, after a compaction, at a time, as ISO-8601 text, or the context that
- * `recordContext` recorded.
- */
+/** A point in time: just after a turn, after a compaction, at a time, or the context that `recordContext` recorded. */
 export type AsOf =
   | { loopId: string; turn: number }
   | { manifest: string }
   | { run: string }
-  | { time: string | Date };
+  | { time: Instant };
 
 /** The record of a context. */
 export interface RecordedContext {
@@ -172,6 +190,8 @@ export interface PrepareOptions<F extends Form = Form> extends Abortable {
   format?: F | undefined;
   /** True if the provider rejected the request or cut its answer for length: compacts in any case. */
   forLength?: boolean | undefined;
+  /** True for the empty context of a session that does not exist yet; by default it is a `NotFoundError`. */
+  create?: boolean | undefined;
 }
 
 /** Options of `Session.compact`. */
@@ -191,7 +211,7 @@ export interface EntryPlace {
 }
 
 /** The selection of entries. */
-export interface EntryOptions {
+export interface EntryOptions extends Abortable {
   /** True for the messages of all loops, in place of the handle's line. */
   wholeSession?: boolean | undefined;
   /** Only messages of this loop, in place of the line. */
@@ -237,7 +257,7 @@ export interface LoopOptions {
 }
 
 /** Options of `Session.expand`. */
-export interface ExpandOptions {
+export interface ExpandOptions extends Abortable {
   /** The loop; by default that of the handle. */
   loopId?: string | undefined;
   /** Only messages that match this query; long messages are cut to the lines around the matches. */
@@ -249,17 +269,34 @@ export interface ExpandOptions {
 }
 
 /** The forms of an export. */
-export type ExportForm =
-  | "phi-core"
-  | "openai"
-  | "responses"
-  | "anthropic"
-  | "markdown"
-  | "jsonl"
-  | "atif";
+const EXPORT_FORMS = [
+  "json",
+  "phi-core",
+  "openai",
+  "responses",
+  "anthropic",
+  "markdown",
+  "jsonl",
+  "atif",
+  "html",
+  "otlp-json",
+  "otlp-json-without-content",
+] as const;
+
+/**
+ * The form of an export. `json` is `phi-core`, the whole session as one document; `html` is the page that `report`
+ * returns.
+ */
+export type ExportForm = (typeof EXPORT_FORMS)[number];
+
+/** Options of `Session.export`. */
+export interface ExportOptions extends Abortable {
+  /** Only the chain that ends in this loop. */
+  loopId?: string | undefined;
+}
 
 const EDIT = ["match", "tool", "larger", "olderThan", "dryRun", "reason"] as const;
-const CONTEXT = ["maxTokens", "maxBytes", "format", "check", "signal"] as const;
+const CONTEXT = ["maxTokens", "maxBytes", "format", "check", "create", "signal"] as const;
 
 /**
  * One agent's history. Get one with `Store.session`.
@@ -314,8 +351,11 @@ export class Session {
    */
   async append(given: Messages, options?: AppendOptions): Promise<Appended> {
     const { format = "loopstore", key, signal } = checked(options, ["format", "key", "signal"], "append");
-    const json = messages(given);
-    return await this.#calls.run((cancel) => this.#native.append(format, json, key, cancel), signal);
+    const form = formOf(format);
+    const once = optionalText("key", key);
+    const [json, notes] = messages(given);
+    const work = () => this.#calls.run((cancel) => this.#native.append(form, json, once, cancel), signal);
+    return this.#appended(await this.#calls.events.written(this.id, work), notes);
   }
 
   /** Appends messages once, as `append` with `key`. Other messages under a known key are an `ExistsError`. */
@@ -332,35 +372,62 @@ export class Session {
     options?: { format?: Form | undefined } & Abortable,
   ): Promise<Appended[]> {
     const { format = "loopstore", signal } = checked(options, ["format", "signal"], "appendBatch");
-    const given = Array.from(parts, ({ key, messages: each }) => ({
-      messages: messages(each),
-      ...(key === undefined || key === null ? {} : { key }),
-    }));
-    return await this.#calls.run((cancel) => this.#native.appendBatch(format, given, cancel), signal);
+    const form = formOf(format);
+    const notes: string[][] = [];
+    const given = Array.from(listed("parts", parts), (part, at) => {
+      if (typeof part !== "object" || part === null) {
+        throw wrongType(`parts[${at}]`, "an object of `messages` and perhaps a `key`", part);
+      }
+      const { key, messages: each } = part as { key?: string | null; messages: Messages };
+      const [json, more] = messages(each);
+      notes.push(more);
+      return { messages: json, ...set({ key: optionalText(`parts[${at}].key`, key) }) };
+    });
+    const work = () => this.#calls.run((cancel) => this.#native.appendBatch(form, given, cancel), signal);
+    const done = await this.#calls.events.written(this.id, work);
+    return done.map((one, at) => this.#appended(one, notes[at] ?? []));
+  }
+
+  #appended(done: Appended, notes: string[]): Appended {
+    const appended = notes.length > 0 ? { ...done, notes: [...done.notes, ...notes] } : done;
+    this.#calls.events.appended(this.id, appended);
+    return printed(appended, printedAppended);
   }
 
   /** Returns the result of the append under a key; `null` if there is none. */
   async appended(key: string): Promise<Appended | null> {
-    return (await this.#calls.run(() => this.#native.appended(key))) ?? null;
+    textOf("key", key);
+    const found = await this.#calls.run(() => this.#native.appended(key));
+    return found ? printed(found, printedAppended) : null;
   }
 
   /** Lists the keys that begin with `prefix` in the order of their bytes. */
   async appendKeys(prefix = "", options?: KeyOptions): Promise<KeyedAppend[]> {
     const given = checked(options, ["after", "before", "descending", "limit"], "appendKeys");
-    const { descending = false, ...rest } = given;
-    return await this.#calls.run(() => this.#native.appendKeys({ prefix, descending, ...set(rest) }));
+    const query = {
+      prefix: textOf("prefix", prefix),
+      descending: flag("descending", given.descending),
+      ...set({
+        after: optionalText("after", given.after),
+        before: optionalText("before", given.before),
+        limit: optionalCount("limit", given.limit, "keys"),
+      }),
+    };
+    const found = await this.#calls.run(() => this.#native.appendKeys(query));
+    for (const { appended } of found) printed(appended, printedAppended);
+    return found;
   }
 
   /** Returns stored messages in order, including those that a compaction hides, and extensions. */
   async entries(options?: EntryOptions): Promise<Entry[]> {
     const query = entryQuery(options);
-    return decode(await this.#calls.run(() => this.#native.entries(query)));
+    return decode(await this.#calls.read(() => this.#native.entries(query), options?.signal));
   }
 
   /** Returns the number of entries that `entries` would return. */
   async countEntries(options?: Omit<EntryOptions, "last" | "limit">): Promise<number> {
     const query = entryQuery(options);
-    return await this.#calls.run(() => this.#native.countEntries(query));
+    return await this.#calls.read(() => this.#native.countEntries(query), options?.signal);
   }
 
   /** Returns true if the session exists: a message was appended to it, or its title set. */
@@ -379,39 +446,55 @@ export class Session {
 
   /** Restores a hidden session under a free id, and returns its handle. */
   async unhide(id: string): Promise<Session> {
+    textOf("id", id);
     return this.#made(await this.#calls.run(() => this.#native.unhide(id)));
   }
 
   /** Removes the session and all its content for good. Only a receipt remains. */
   async erase(options?: { reason?: string | undefined }): Promise<EraseReport> {
-    const { reason } = checked(options, ["reason"], "erase");
+    const reason = reasonOf(options, "erase");
     return decode(await this.#calls.run(() => this.#native.erase(reason)));
   }
 
   /** Replaces the secrets in the session by markers. Later imports into it are redacted too. */
   async redact(options?: RedactOptions): Promise<RedactReport> {
     const known = ["reason", "withFiles", "dryRun", "allow", "only", "minConfidence"] as const;
-    const { reason, withFiles = false, dryRun = false, ...rest } = checked(options, known, "redact");
-    const policy = redactionOf(rest);
-    const request = JSON.stringify({ reason, with_files: withFiles, dry_run: dryRun, policy });
+    const { reason, withFiles, dryRun, ...rest } = checked(options, known, "redact");
+    const request = encode({
+      reason: optionalText("reason", reason),
+      with_files: flag("withFiles", withFiles),
+      dry_run: flag("dryRun", dryRun),
+      policy: redactionOf(rest),
+    });
     return decode(await this.#calls.run(() => this.#native.redact(request)));
   }
 
   /** Builds the context of the next model call, without changing anything. */
   async context<F extends Form = "loopstore">(options?: ContextOptions<F>): Promise<ContextOf<F>> {
-    const { signal, format = "loopstore", maxTokens, maxBytes, check = false } = checked(options, CONTEXT, "context");
-    const work = (cancel?: Parameters<NativeSession["context"]>[5]) =>
-      this.#native.context(format, maxTokens, maxBytes, {}, check, cancel);
-    return decode(await this.#calls.run(work, signal));
+    const given = contextOptions(options);
+    const work = () => this.#native.context(given.form, given.maxTokens, given.maxBytes, {}, given.check);
+    const built = decode<ContextOf<F>>(await this.#calls.read(work, given.signal));
+    await this.#checkExists(built, given.create);
+    return built;
   }
 
   /** Builds the same as `context`, as the bytes of its JSON: for programs that pass it on unread. */
   async contextBytes(options?: ContextOptions): Promise<Buffer> {
-    const { signal, format = "loopstore", maxTokens, maxBytes, check = false } = checked(options, CONTEXT, "context");
-    return await this.#calls.run(
-      (cancel) => this.#native.contextBytes(format, maxTokens, maxBytes, {}, check, cancel),
-      signal,
+    const given = contextOptions(options);
+    const work = () => this.#native.contextBytes(given.form, given.maxTokens, given.maxBytes, {}, given.check);
+    const bytes = await this.#calls.read(work, given.signal);
+    if (bytes.length < EMPTY_CONTEXT) await this.#checkExists(JSON.parse(bytes.toString()), given.create);
+    return bytes;
+  }
+
+  /** Fails if an empty context is that of a session that does not exist. */
+  async #checkExists(built: object, create: boolean): Promise<void> {
+    const { messages = [], input = [] } = built as { messages?: unknown[]; input?: unknown[] };
+    if (create || messages.length > 0 || input.length > 0 || (await this.exists())) return;
+    const error = new NotFoundError(
+      `session \`${this.id}\` not found; \`Store.sessions\` lists all, and with \`create: true\` a session that its first append begins has an empty context`,
     );
+    throw Object.assign(error, { what: "session", id: this.id });
   }
 
   /**
@@ -430,13 +513,9 @@ export class Session {
     options?: { format?: F | undefined } & Abortable,
   ): Promise<ContextOf<F>> {
     const { format = "loopstore", signal } = checked(options, ["format", "signal"], "asOf");
-    const at = pointOf(asOf);
-    return decode(
-      await this.#calls.run(
-        (cancel) => this.#native.context(format, undefined, undefined, at, false, cancel),
-        signal,
-      ),
-    );
+    const [form, at] = [formOf(format), pointOf(asOf)];
+    const work = () => this.#native.context(form, undefined, undefined, at, false);
+    return decode(await this.#calls.read(work, signal));
   }
 
   /**
@@ -444,33 +523,41 @@ export class Session {
    * error.
    */
   async prepare<F extends Form = "loopstore">(options?: PrepareOptions<F>): Promise<Prepared<F>> {
-    const known = ["format", "forLength", "signal"] as const;
-    const { format = "loopstore", forLength = false, signal } = checked(options, known, "prepare");
-    const work = () => this.#calls.run((cancel) => this.#native.prepare(format, forLength, cancel), signal);
-    return prepared(await unlessAborted(work, signal));
+    const known = ["format", "forLength", "create", "signal"] as const;
+    const { format = "loopstore", forLength, create, signal } = checked(options, known, "prepare");
+    const [form, isForLength, creates] = [formOf(format), flag("forLength", forLength), flag("create", create)];
+    const work = () => this.#calls.run((cancel) => this.#native.prepare(form, isForLength, cancel), signal);
+    const ready = prepared<F>(await unlessAborted(work, signal));
+    await this.#checkExists(ready, creates);
+    for (const report of ready.compactions) this.#calls.events.compacted(this.id, report);
+    return printed(ready, printedPrepared);
   }
 
   /** Compacts by the policy: one run, which writes blocks over the loops. No original changes. */
   async compact(options?: CompactOptions): Promise<CompactReport> {
     const known = ["force", "dryRun", "policy", "signal"] as const;
-    const { force = false, dryRun = false, policy, signal } = checked(options, known, "compact");
+    const { force, dryRun, policy, signal } = checked(options, known, "compact");
     const given = policy === undefined ? undefined : native(policy);
-    const work = () => this.#calls.run((cancel) => this.#native.compact(force, dryRun, given, cancel), signal);
+    const [isForced, isDry] = [flag("force", force), flag("dryRun", dryRun)];
+    const work = () => this.#calls.run((cancel) => this.#native.compact(isForced, isDry, given, cancel), signal);
     const report: CompactReport = decode(await unlessAborted(work, signal));
+    if (!isDry) this.#calls.events.compacted(this.id, report);
     if (signal?.aborted && report.outcome !== "committed") throw signal.reason;
     return report;
   }
 
   /** Undoes the last compaction of the line, or the named one. */
   async undo(run?: string, options?: { reason?: string | undefined }): Promise<FlipReport> {
-    const { reason } = checked(options, ["reason"], "undo");
-    return decode(await this.#calls.run(() => this.#native.undo(run, reason)));
+    const reason = reasonOf(options, "undo");
+    const id = optionalText("run", run);
+    return decode(await this.#calls.run(() => this.#native.undo(id, reason)));
   }
 
   /** Redoes the compaction that was undone last, or the named one. */
   async redo(run?: string, options?: { reason?: string | undefined }): Promise<FlipReport> {
-    const { reason } = checked(options, ["reason"], "redo");
-    return decode(await this.#calls.run(() => this.#native.redo(run, reason)));
+    const reason = reasonOf(options, "redo");
+    const id = optionalText("run", run);
+    return decode(await this.#calls.run(() => this.#native.redo(id, reason)));
   }
 
   /**
@@ -492,23 +579,31 @@ export class Session {
     text: string,
     options?: Pick<EditOptions, "dryRun" | "reason">,
   ): Promise<EditReport> {
-    return await this.#edit("replaced", target, checked(options, ["dryRun", "reason"], "replace"), text);
+    return await this.#edit("replaced", target, checked(options, ["dryRun", "reason"], "replace"), textOf("text", text));
   }
 
   async #edit(
     action: string,
     targets: EditTarget | EditTarget[],
-    { match, tool, larger, olderThan, dryRun = false, reason }: EditOptions,
+    { match, tool, larger, olderThan, dryRun, reason }: EditOptions,
     text?: string,
   ): Promise<EditReport> {
-    const conditions = { match, tool, larger, older_than: olderThan };
-    const request = JSON.stringify({ targets: [targets].flat(), ...conditions, text, dry_run: dryRun, reason });
+    const request = encode({
+      targets: targetsOf(targets),
+      match: optionalText("match", match),
+      tool: optionalText("tool", tool),
+      larger: optionalCount("larger", larger, "bytes"),
+      older_than: optionalCount("olderThan", olderThan, "turns", 0, MOST_PLACE),
+      text,
+      dry_run: flag("dryRun", dryRun),
+      reason: optionalText("reason", reason),
+    });
     return decode(await this.#calls.run(() => this.#native.edit(action, request)));
   }
 
   /** Undoes the edits of turns, messages or calls, and returns the reports of the undone runs. */
   async restore(targets: EditTarget | EditTarget[]): Promise<FlipReport[]> {
-    const given = JSON.stringify([targets].flat());
+    const given = encode(targetsOf(targets));
     return decode(await this.#calls.run(() => this.#native.restore(given)));
   }
 
@@ -517,23 +612,30 @@ export class Session {
    * nothing is copied. Turns count from 0.
    */
   async fork(loopId: string, turn: number, seq?: number): Promise<Session> {
-    return this.#made(await this.#calls.run(() => this.#native.fork(loopId, turn, seq)));
+    const at = placeOfMessage(loopId, turn, seq);
+    return this.#made(await this.#calls.run(() => this.#native.fork(...at)));
   }
 
   /** Returns a handle that continues this loop, such as a branch that was begun before. */
   async atLoop(loopId: string): Promise<Session> {
+    textOf("loopId", loopId);
     return this.#made(await this.#calls.run(() => this.#native.atLoop(loopId)));
   }
 
   /** Begins a loop explicitly, and returns its id; appends begin loops by themselves. */
   async beginLoop(options?: LoopOptions): Promise<string> {
-    const { id, fresh = false, agent, kind } = checked(options, ["id", "fresh", "agent", "kind"], "beginLoop");
+    const { id, fresh, agent, kind } = checked(options, ["id", "fresh", "agent", "kind"], "beginLoop");
+    if (kind !== undefined && kind !== "Default" && (typeof kind !== "object" || kind === null)) {
+      throw wrongType("kind", "`Default`, or an object of one kind and its tag", kind);
+    }
     const json = kind === undefined ? undefined : encode(kind);
-    return await this.#calls.run(() => this.#native.beginLoop(id, fresh, agent, json));
+    const [loop, isFresh, runner] = [optionalText("id", id), flag("fresh", fresh), optionalText("agent", agent)];
+    return await this.#calls.run(() => this.#native.beginLoop(loop, isFresh, runner, json));
   }
 
   /** Ends the current loop of the handle. The next user message begins a new loop. */
   async endLoop(status: "Completed" | "Rejected" | "Aborted" = "Completed"): Promise<void> {
+    choice("status", status, ["Completed", "Rejected", "Aborted"]);
     await this.#calls.run(() => this.#native.endLoop(status));
   }
 
@@ -549,6 +651,7 @@ export class Session {
    * Records that a tool call is about to run, so that a restart knows of it. Appending the result finishes the call.
    */
   async startCall(callId: string): Promise<CallState> {
+    textOf("callId", callId);
     const { state, key, message } = await this.#calls.run(() => this.#native.startCall(callId));
     return {
       state: state as CallState["state"],
@@ -559,17 +662,21 @@ export class Session {
 
   /** Begins the session of a sub-agent that a tool call starts, or continues it. */
   async child(callId: string, id: string): Promise<Session> {
+    textOf("callId", callId);
+    textOf("id", id);
     return this.#made(await this.#calls.run(() => this.#native.child(callId, id)));
   }
 
   /** Keeps a message verbatim through every compaction; without `seq`, all texts of the turn. */
   async pin(loopId: string, turn: number, seq?: number): Promise<PinReport> {
-    return decode(await this.#calls.run(() => this.#native.pin(loopId, turn, seq)));
+    const at = placeOfMessage(loopId, turn, seq);
+    return decode(await this.#calls.run(() => this.#native.pin(...at)));
   }
 
   /** Removes a pin. */
   async unpin(loopId: string, turn: number, seq?: number): Promise<PinReport> {
-    return decode(await this.#calls.run(() => this.#native.unpin(loopId, turn, seq)));
+    const at = placeOfMessage(loopId, turn, seq);
+    return decode(await this.#calls.run(() => this.#native.unpin(...at)));
   }
 
   /** Returns the pins on the line. */
@@ -579,6 +686,7 @@ export class Session {
 
   /** Finds messages of this session: see `Store.search`. */
   async search(text: string, options?: SearchOptions & Abortable): Promise<SearchResults> {
+    textOf("text", text);
     const [query, signal] = searched(options, []);
     return decode(await this.#calls.run((cancel) => this.#native.search(text, query, cancel), signal));
   }
@@ -590,21 +698,35 @@ export class Session {
    */
   async recall(question: string, maxTokens: number, options?: Abortable): Promise<Recall> {
     const { signal } = checked(options, ["signal"], "recall");
-    const work = () => this.#calls.run((cancel) => this.#native.recall(question, maxTokens, cancel), signal);
-    return recalled(await work());
+    textOf("question", question);
+    const most = count("maxTokens", maxTokens, "tokens");
+    return recalled(await this.#calls.run((cancel) => this.#native.recall(question, most, cancel), signal));
   }
 
   /** Returns turns of a loop as they were recorded, from the first to the last. */
   async expand(first: number, last: number, options?: ExpandOptions): Promise<Expanded> {
-    const given = checked(options, ["loopId", "match", "maxTokens", "start"], "expand");
-    const { match, ...rest } = given;
-    const asked = { first, last, ...set({ ...rest, matching: match }) };
-    return decode(await this.#calls.run(() => this.#native.expand(asked)));
+    const known = ["loopId", "match", "maxTokens", "start", "signal"] as const;
+    const { loopId, match, maxTokens, start, signal } = checked(options, known, "expand");
+    if (optionalText("start", start) !== undefined && !/^\d+(:\d+)?$/.test(start ?? "")) {
+      throw wrongValue("start", "`SEQ` or `SEQ:OFFSET`, the `next` of a page", start);
+    }
+    const asked = {
+      first: placeOf("first", first),
+      last: placeOf("last", last),
+      ...set({
+        loopId: optionalText("loopId", loopId),
+        matching: optionalText("match", match),
+        maxTokens: optionalCount("maxTokens", maxTokens, "tokens"),
+        start,
+      }),
+    };
+    return decode(await this.#calls.read(() => this.#native.expand(asked), signal));
   }
 
   /** Returns the attempts to compact this session, newest first. */
-  async history(): Promise<RunRow[]> {
-    return decode(await this.#calls.run(() => this.#native.history()));
+  async history(options?: Abortable): Promise<RunRow[]> {
+    const { signal } = checked(options, ["signal"], "history");
+    return decode(await this.#calls.read(() => this.#native.history(), signal));
   }
 
   /** Returns the session's row of `v_sessions`, with its `loops` and their `blocks`. */
@@ -614,36 +736,57 @@ export class Session {
     return { ...session, loops: loops.map(([row, blocks]) => ({ ...row, blocks })) };
   }
 
-  /** Returns the originals in another form. `loopId`: only the chain that ends in this loop. */
-  async export(format: ExportForm, options?: { loopId?: string | undefined }): Promise<Buffer> {
-    const { loopId } = checked(options, ["loopId"], "export");
-    return (await this.#calls.run(() => this.#native.export(format, loopId))) ?? Buffer.alloc(0);
+  /** Returns the originals in another form. */
+  async export(format: ExportForm, options?: ExportOptions): Promise<Buffer> {
+    const { loopId, signal } = checked(options, ["loopId", "signal"], "export");
+    return (await this.#export(format, loopId, undefined, signal)) ?? Buffer.alloc(0);
   }
 
   /** Writes the originals in another form to a file, which is never incomplete; replaced if it exists. */
-  async exportTo(path: Path, format: ExportForm, options?: { loopId?: string | undefined }): Promise<void> {
+  async exportTo(path: Path, format: ExportForm, options?: Omit<ExportOptions, "signal">): Promise<void> {
     const { loopId } = checked(options, ["loopId"], "exportTo");
-    await this.#calls.run(() => this.#native.export(format, loopId, pathOf(path)));
+    await this.#export(format, loopId, pathOf("path", path));
+  }
+
+  async #export(
+    format: ExportForm,
+    loopId: string | undefined,
+    path: string | undefined,
+    signal?: AbortSignal,
+  ): Promise<Buffer | null> {
+    choice("format", format, EXPORT_FORMS);
+    const leaf = optionalText("loopId", loopId);
+    if (format === "html") {
+      const of = leaf === undefined ? this.#native : await this.#calls.run(() => this.#native.atLoop(leaf));
+      const page = await this.#calls.run((cancel) => of.report(path, cancel), signal);
+      return page === null || page === undefined ? null : Buffer.from(page);
+    }
+    const form = format === "json" ? "phi-core" : format;
+    return (await this.#calls.run((cancel) => this.#native.export(form, leaf, path, cancel), signal)) ?? null;
   }
 
   /** Returns the session as one self-contained HTML page. */
-  async report(): Promise<string> {
-    return (await this.#calls.run(() => this.#native.report())) ?? "";
+  async report(options?: Abortable): Promise<string> {
+    const { signal } = checked(options, ["signal"], "report");
+    return (await this.#calls.run((cancel) => this.#native.report(undefined, cancel), signal)) ?? "";
   }
 
   /** Writes the session as one self-contained HTML page to a file. */
   async reportTo(path: Path): Promise<void> {
-    await this.#calls.run(() => this.#native.report(pathOf(path)));
+    const file = pathOf("path", path);
+    await this.#calls.run(() => this.#native.report(file));
   }
 
   /** Sets the title of the session, which lists show in place of its first prompt. */
   async setTitle(title: string): Promise<void> {
+    textOf("title", title);
     await this.#calls.run(() => this.#native.setTitle(title));
   }
 
   /** Records the folder of the session's project. */
   async setProject(folder: Path): Promise<void> {
-    await this.#calls.run(() => this.#native.setProject(pathOf(folder)));
+    const path = pathOf("folder", folder);
+    await this.#calls.run(() => this.#native.setProject(path));
   }
 
   #made(session: NativeSession): Session {
@@ -690,30 +833,117 @@ function prepared<F extends Form>({ request, about }: NativePrepared): Prepared<
 /** Converts an answer of the native part. */
 export function recalled({ answer, text }: NativeRecall): Recall {
   const found = decode<{ tokens: number; parts: RecallPart[]; left_out: Json | null }>(answer);
-  return { text, tokens: found.tokens, parts: found.parts, leftOut: found.left_out };
+  return printed({ text, tokens: found.tokens, parts: found.parts, leftOut: found.left_out }, printedRecall);
 }
 
 function pointOf(asOf: AsOf): NativeAsOf {
-  const given = checked(asOf as { [Name in keyof NativeAsOf]: NativeAsOf[Name] | Date }, ["loopId", "turn", "run", "time", "manifest"], "asOf");
-  const { loopId, turn, run, time, manifest } = given;
+  const known = ["loopId", "turn", "run", "time", "manifest"] as const;
+  const { loopId, turn, run, time, manifest } = checked(
+    asOf as { [Name in keyof NativeAsOf]: NativeAsOf[Name] | Date },
+    known,
+    "asOf",
+  );
   if ([loopId, turn, run, time, manifest].every((one) => one === undefined)) {
     throw new InvalidInputError("asOf needs a loop and a turn, a run, a time, or a manifest");
   }
-  return set({ loopId, turn, run, manifest, time: time instanceof Date ? time.toISOString() : time }) as NativeAsOf;
+  if ((loopId === undefined) !== (turn === undefined)) {
+    throw new InvalidInputError("`loopId` and `turn` belong together: give both, or neither");
+  }
+  return set({
+    loopId: optionalText("loopId", loopId),
+    turn: optionalPlace("turn", turn),
+    run: optionalText("run", run),
+    manifest: optionalText("manifest", manifest),
+    time: optionalIso("time", time, true),
+  }) as NativeAsOf;
+}
+
+/** The largest number of bytes of the JSON of an empty context. */
+const EMPTY_CONTEXT = 4_096;
+
+function formOf<F extends Form>(format: F): F {
+  return choice("format", format, FORMS);
+}
+
+function reasonOf(options: { reason?: string | undefined } | undefined, of: string): string | undefined {
+  return optionalText("reason", checked(options, ["reason"], of).reason);
+}
+
+function contextOptions(options: ContextOptions | undefined) {
+  const { signal, format = "loopstore", maxTokens, maxBytes, check, create } = checked(options, CONTEXT, "context");
+  return {
+    form: formOf(format),
+    maxTokens: optionalCount("maxTokens", maxTokens, "tokens"),
+    maxBytes: optionalCount("maxBytes", maxBytes, "bytes"),
+    check: flag("check", check),
+    create: flag("create", create),
+    signal,
+  };
+}
+
+/** Returns the loop and the turn of a message, and its sequence. */
+function placeOfMessage(loopId: unknown, turn: unknown, seq: unknown): [string, number, number | undefined] {
+  return [textOf("loopId", loopId), placeOf("turn", turn), optionalPlace("seq", seq, "message")];
+}
+
+/** Returns something that can be iterated over, and is no text. */
+function listed<T>(name: string, given: Iterable<T>): Iterable<T> {
+  if (typeof given !== "object" || given === null || !(Symbol.iterator in given)) throw wrongType(name, "a list", given);
+  return given;
+}
+
+const TARGET = { call: "text", loop_id: "text", turn: "turn", last_turn: "turn", seq: "message", part: "part" } as const;
+
+/** Returns the targets of an edit. */
+function targetsOf(given: EditTarget | EditTarget[]): Json[] | string[] {
+  return [given].flat().map((target: unknown, at) => {
+    if (typeof target === "string") return textOf(`targets[${at}]`, target);
+    if (typeof target !== "object" || target === null) {
+      throw wrongType(`targets[${at}]`, "a text such as LOOP:TURN or the id of a call, or an object", target);
+    }
+    for (const [name, value] of Object.entries(target)) {
+      const kind = TARGET[name as keyof typeof TARGET];
+      const shown = `targets[${at}].${name}`;
+      if (kind === undefined) {
+        const known = Object.keys(TARGET).join(", ");
+        throw new InvalidInputError(`\`targets[${at}]\` has no field \`${name}\`; known are ${known}`);
+      }
+      if (kind === "text") optionalText(shown, value);
+      else optionalPlace(shown, value, kind);
+    }
+    return target;
+  }) as Json[];
 }
 
 function entryQuery(options: EntryOptions | undefined): string {
-  const known = ["wholeSession", "loopId", "seqs", "roles", "kinds", "after", "before", "last", "limit"] as const;
+  const known = ["wholeSession", "loopId", "seqs", "roles", "kinds", "after", "before", "last", "limit", "signal"] as const;
   const given = checked(options, known, "entries");
-  const { wholeSession = false, loopId, after, before, ...rest } = given;
-  const place = (at: EntryPlace | undefined) => at && [at.loopId, at.seq];
   return encodeOptions({
-    whole_session: wholeSession,
-    loop_id: loopId,
-    after: place(after),
-    before: place(before),
-    ...rest,
+    whole_session: flag("wholeSession", given.wholeSession),
+    loop_id: optionalText("loopId", given.loopId),
+    seqs: sequences(given.seqs),
+    roles: optionalTexts("roles", given.roles),
+    kinds: optionalTexts("kinds", given.kinds),
+    after: entryPlace("after", given.after),
+    before: entryPlace("before", given.before),
+    last: optionalCount("last", given.last, "entries"),
+    limit: optionalCount("limit", given.limit, "entries"),
   });
+}
+
+function sequences(given: unknown): [number, number] | undefined {
+  if (given === undefined || given === null) return undefined;
+  if (!Array.isArray(given) || given.length !== 2) {
+    throw wrongType("seqs", "the first sequence, and the one after the last, such as [3, 9]", given);
+  }
+  const [first, end] = given.map((one, at) => placeOf(`seqs[${at}]`, one, "message")) as [number, number];
+  return [first, Math.max(first, end)];
+}
+
+function entryPlace(name: string, at: EntryPlace | undefined): [string, number] | undefined {
+  if (at === undefined || at === null) return undefined;
+  if (typeof at !== "object") throw wrongType(name, "an object of `loopId` and `seq`", at);
+  return [textOf(`${name}.loopId`, at.loopId), placeOf(`${name}.seq`, at.seq, "message")];
 }
 
 /** Returns the options that are set. */

@@ -2,7 +2,7 @@
 
 import type { AgentInputItem } from "@openai/agents";
 
-import { InvalidInputError } from "#core";
+import { InvalidInputError, checkNumbers, whole } from "#core";
 
 type Item = Record<string, unknown>;
 
@@ -16,8 +16,12 @@ export function written(item: unknown): string {
       const own = this[key];
       return own instanceof Uint8Array ? { [BYTES]: Buffer.from(own).toString("base64") } : value;
     });
-    if (text !== undefined) return text;
+    if (text !== undefined) {
+      checkNumbers(item, text);
+      return whole(text);
+    }
   } catch (error) {
+    if (error instanceof InvalidInputError) throw error;
     throw new InvalidInputError(`an item cannot be written as JSON: ${(error as Error).message}`, { cause: error });
   }
   throw new InvalidInputError(`an item cannot be written as JSON: ${typeof item}`);

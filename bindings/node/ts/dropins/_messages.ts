@@ -11,7 +11,7 @@ import type { BaseMessage } from "@langchain/core/messages";
 import { DamagedError, type Json } from "#core";
 
 /** The field of a message, or the type of a block, with data that only LangChain uses. */
-const MARK = "langgraph";
+export const MARK = "langgraph";
 
 const MODULE = ["langchain_core", "messages"];
 

@@ -14,6 +14,16 @@
  * });
  * ```
  *
+ * `LoopstoreSteps` does so for the `ModelMessage`s of an agent, and its `prepareStep` gives the model the compacted
+ * context:
+ *
+ * ```js
+ * const steps = new LoopstoreSteps(store, { policy: { window: 200_000 } });
+ * const messages = [...(await steps.load("task")), { role: "user", content: prompt }];
+ * const result = await generateText({ model, tools, messages, prepareStep: steps.prepareStep("task") });
+ * await steps.save("task", [...messages, ...result.response.messages]);
+ * ```
+ *
  * A message is stored once and returned unchanged. Its content is imported too: its texts, reasoning, tool calls and
  * results are searched, counted, compacted and shown as those of any other message. A message that was saved again
  * with other content, or a list that is shorter than before, makes a branch: the record keeps the earlier messages.
@@ -21,7 +31,11 @@
 
 import type { UIMessage } from "ai";
 
-import { InvalidInputError, type Json, Session, Store, checked } from "#core";
+import { InvalidInputError, type Json, Session, Store, checked, encode, whole } from "#core";
+
+import { type Given, type Kept, appendNew, inOrder, saveList } from "./_saved_list.js";
+
+export { LoopstoreSteps, type LoopstoreStepsOptions } from "./_steps.js";
 
 const KIND = "uiMessage";
 
@@ -32,13 +46,12 @@ export interface LoopstoreChatsOptions {
 }
 
 /** A message of the line, with its position. */
-interface Stored {
+interface Stored extends Kept {
   message: UIMessage;
-  text: string;
-  loopId: string;
-  turn: number | null;
-  seq: number;
 }
+
+/** The number of sessions that are checked at once. */
+const AT_ONCE = 16;
 
 /** Chats, each a session. Several processes may add to one chat. */
 export class LoopstoreChats<Message extends UIMessage = UIMessage> {
@@ -62,31 +75,39 @@ export class LoopstoreChats<Message extends UIMessage = UIMessage> {
     return (await stored(this.store.session(chatId))).map(({ message }) => message as Message);
   }
 
-  /** Appends messages to a chat, and returns all of its messages. */
+  /**
+   * Appends messages to a chat, and returns all of its messages. A message with the id and content of a stored one is
+   * not appended again. One with the id of a stored one and other content replaces it and what follows it, in a branch.
+   */
   async add(chatId: string, messages: Message | Message[]): Promise<Message[]> {
-    const session = this.store.session(chatId);
-    await session.append([messages].flat().flatMap(forms));
+    const given = givenList([messages].flat());
+    await inOrder(this.store, chatId, async () => {
+      const session = this.store.session(chatId);
+      const leaf = await session.leaf();
+      const before = await stored(session);
+      const places = new Map(before.map(({ message }, at) => [message.id, at]));
+      const placeOf = (one: GivenMessage) => (one.id === "" ? undefined : places.get(one.id));
+      const added = given.filter((one) => before[placeOf(one) ?? -1]?.digest !== one.digest);
+      const changed = Math.min(...added.map((one) => placeOf(one) ?? before.length), before.length);
+      if (changed < before.length) await saveList(session, leaf, before, [...before.slice(0, changed).map(again), ...added]);
+      else await appendNew(session, leaf, before.length, added);
+    });
     return await this.load(chatId);
   }
 
   /**
-   * Makes the content of a chat equal to a list of messages: new messages are appended. If the list differs from the
-   * stored messages, since a message was changed or removed, a branch begins, and the record stays.
+   * Makes the content of a chat equal to a list of messages: new messages are appended, each once, also if several
+   * calls save the same list at a time. If the list differs from the stored messages, since a message was changed or
+   * removed, a branch begins, and the record stays.
    */
   async save(chatId: string, messages: Message[]): Promise<void> {
     if (!Array.isArray(messages)) throw new InvalidInputError(`messages are an array, not ${typeof messages}`);
-    const given = messages.map((message) => ({ text: textOf(message), forms: forms(message) }));
-    let session = this.store.session(chatId);
-    const before = await stored(session);
-    let same = 0;
-    while (same < before.length && same < given.length && before[same]?.text === given[same]?.text) same++;
-    if (same < before.length) {
-      const last = before[same - 1];
-      if (last === undefined) await session.beginLoop({ fresh: true });
-      else session = await session.fork(last.loopId, last.turn ?? 0, last.seq);
-    }
-    const added = given.slice(same).flatMap((one) => one.forms);
-    if (added.length > 0) await session.append(added);
+    const given = givenList(messages);
+    await inOrder(this.store, chatId, async () => {
+      const session = this.store.session(chatId);
+      const leaf = await session.leaf();
+      await saveList(session, leaf, await stored(session), given);
+    });
   }
 
   /** Returns the chat as loopstore's handle: for `context`, `compact`, `search`, `report`. */
@@ -94,10 +115,20 @@ export class LoopstoreChats<Message extends UIMessage = UIMessage> {
     return this.store.session(chatId);
   }
 
-  /** Returns the chats, last active first. */
+  /** Returns the chats, last active first; other sessions of the store are no chats. */
   async list(): Promise<{ id: string; title: string | null; lastActiveAt: Date | null }[]> {
     const rows = await this.store.sessions();
-    return rows.map(({ session_id: id, title, last_active_at: at }) => ({ id, title, lastActiveAt: at ? new Date(at) : null }));
+    const found: typeof rows = [];
+    for (let at = 0; at < rows.length; at += AT_ONCE) {
+      const some = rows.slice(at, at + AT_ONCE);
+      const are = await Promise.all(some.map((row) => this.#isChat(row.session_id)));
+      found.push(...some.filter((_, nth) => are[nth]));
+    }
+    return found.map(({ session_id: id, title, last_active_at: at }) => ({ id, title, lastActiveAt: at ? new Date(at) : null }));
+  }
+
+  async #isChat(id: string): Promise<boolean> {
+    return (await this.store.session(id).entries({ wholeSession: true, kinds: [KIND], last: 1 })).length > 0;
   }
 
   /** Deletes a chat. The record stays hidden, unless `onDelete` is `erase`; the id may be used again. */
@@ -109,21 +140,41 @@ export class LoopstoreChats<Message extends UIMessage = UIMessage> {
   }
 }
 
+interface GivenMessage extends Given {
+  id: string;
+}
+
+/** Returns messages with their stored forms, each id once. */
+function givenList(messages: UIMessage[]): GivenMessage[] {
+  const found: GivenMessage[] = [];
+  const known = new Map<string, string>();
+  for (const message of messages) {
+    const digest = textOf(message);
+    const id = typeof message.id === "string" ? message.id : "";
+    const before = id === "" ? undefined : known.get(id);
+    if (before === digest) continue;
+    if (before !== undefined) throw new InvalidInputError(`two messages have the id \`${id}\`, and different content`);
+    known.set(id, digest);
+    found.push({ id, digest, forms: forms(JSON.parse(digest) as UIMessage) });
+  }
+  return found;
+}
+
+/** Returns a stored message as one that is given again: it is not appended. */
+function again({ digest }: Stored): Given {
+  return { digest, forms: [] };
+}
+
 function textOf(message: unknown): string {
   if (typeof message !== "object" || message === null || !Array.isArray((message as UIMessage).parts)) {
     throw new InvalidInputError("a message is a UIMessage: an object with an id, a role and parts");
   }
-  try {
-    return JSON.stringify(message);
-  } catch (error) {
-    throw new InvalidInputError(`a message cannot be written as JSON: ${(error as Error).message}`, { cause: error });
-  }
+  return whole(encode(message));
 }
 
 /** Returns the stored form of a message: the message itself, and its content. */
 function forms(message: UIMessage): Json[] {
-  const data: unknown = JSON.parse(textOf(message));
-  const itself = { role: "extension", kind: KIND, data };
+  const itself = { role: "extension", kind: KIND, data: message };
   if (message.role === "user") {
     const content = message.parts.flatMap(userPart);
     return content.length > 0 ? [{ role: "user", content }, itself] : [itself];
@@ -173,6 +224,6 @@ async function stored(session: Session): Promise<Stored[]> {
   const found = await session.entries({ kinds: [KIND] });
   return found.map(({ loop_id: loopId, turn, seq, message }) => {
     const own = message["data"] as UIMessage;
-    return { message: own, text: JSON.stringify(own), loopId, turn, seq };
+    return { message: own, digest: JSON.stringify(own), loopId, turn, seq };
   });
 }

@@ -7,6 +7,9 @@
  * const agent = graph.compile({ checkpointer: new LoopstoreSaver(store) });
  * ```
  *
+ * `saver.preModelHook()` gives the model of `createReactAgent` the compacted context of its thread, and
+ * `createMiddleware(saver.middleware())` that of LangChain's `createAgent`. The state stays whole.
+ *
  * A thread is a session. Its state is returned exactly as it was stored. A message of a list is stored once, however
  * many checkpoints contain it, and is searched, counted, shown and compacted as any other message of loopstore; an
  * unchanged value is not written again. A thread that LangGraph for Python wrote is rejected with a
@@ -34,10 +37,22 @@ import {
   maxChannelVersion,
 } from "@langchain/langgraph-checkpoint";
 
-import { type Calls, DamagedError, InvalidInputError, type Json, NativeCheckpoints, Store, checked, decode, encode } from "#core";
+import {
+  type Calls,
+  DamagedError,
+  InvalidInputError,
+  type Json,
+  NativeCheckpoints,
+  type Policy,
+  Store,
+  checked,
+  decode,
+  encode,
+} from "#core";
 
 import { Known, Memory, type Pending, type Place, type Remembered, type Segment, type StoredList, pending, stored } from "./_lists.js";
 import { isPlain, read, write } from "./_messages.js";
+import { INPUT, modelInput, readInput, writeInput } from "./_model_input.js";
 
 /** The size in bytes from which an encoded value is compressed. */
 const COMPRESS = 256;
@@ -51,6 +66,31 @@ export interface LoopstoreSaverOptions {
   serde?: SerializerProtocol | undefined;
   /** The effect of `deleteThread`: hide the thread and keep the record, or erase it. */
   onDelete?: "hide" | "erase" | undefined;
+}
+
+/** Options of `LoopstoreSaver.preModelHook`. */
+export interface PreModelHookOptions {
+  /** The policy of the compactions; by default that of the store. */
+  policy?: Policy | undefined;
+  /** The key of the messages in the state. */
+  messagesKey?: string | undefined;
+  /** The key of the model's input in the result. */
+  inputKey?: string | undefined;
+}
+
+/** The part of LangChain's request to a model that the middleware needs. */
+interface ModelRequest {
+  messages: BaseMessage[];
+  runtime: object;
+}
+
+/** The configuration of LangChain's `createMiddleware`. */
+export interface LoopstoreMiddleware {
+  /** The name of the middleware. */
+  name: string;
+  /** Calls the model with the compacted context. */
+  // The request and the result of a handler have types of LangChain, which this module does not import.
+  wrapModelCall: (request: any, handler: (request: any) => any) => Promise<any>;
 }
 
 interface StoredMessages {
@@ -89,6 +129,8 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
   readonly #isOpen: boolean;
   readonly #erases: boolean;
   readonly #memory = new Memory();
+  /** The channels with the input of a model. */
+  readonly #inputs = new Set<string>();
   /** The running calls of each thread: a later checkpoint must find the messages of an earlier one. */
   readonly #underWay = new Map<string, Promise<unknown>>();
 
@@ -109,6 +151,52 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     this.#erases = onDelete === "erase";
   }
 
+  /**
+   * Returns a hook that gives the model the compacted context of its thread, and leaves the state whole: the option
+   * `preModelHook` of `createReactAgent`. In a graph of your own a node calls it with its state and config.
+   *
+   * It compacts the thread's session if the policy requires it. `store.session(threadId)` shows the compaction and can
+   * undo it.
+   */
+  preModelHook<State extends object = object>(
+    options?: PreModelHookOptions,
+  ): (state: State, config: RunnableConfig) => Promise<Record<string, BaseMessage[]>> {
+    const known = ["policy", "messagesKey", "inputKey"] as const;
+    const { policy, messagesKey = "messages", inputKey = "llmInputMessages" } = checked(options, known, "preModelHook");
+    this.#checkPolicy(policy);
+    this.#inputs.add(inputKey);
+    return async (state, config) => ({
+      [inputKey]: await this.#input(policy, (state as Json)[messagesKey], config),
+    });
+  }
+
+  /**
+   * Returns the middleware that does so for an agent of LangChain:
+   * `createAgent({ model, tools, checkpointer: saver, middleware: [createMiddleware(saver.middleware())] })`.
+   */
+  middleware(options?: { policy?: Policy | undefined }): LoopstoreMiddleware {
+    const { policy } = checked(options, ["policy"], "middleware");
+    this.#checkPolicy(policy);
+    return {
+      name: "loopstore",
+      wrapModelCall: async (request: ModelRequest, handler: (request: ModelRequest) => unknown) => {
+        const messages = await this.#input(policy, request.messages, request.runtime as RunnableConfig);
+        return await handler({ ...request, messages });
+      },
+    };
+  }
+
+  /** Fails if a policy cannot be used. */
+  #checkPolicy(policy: Policy | undefined): void {
+    this.store.session("policy", { policy });
+  }
+
+  async #input(policy: Policy | undefined, messages: unknown, config: RunnableConfig): Promise<BaseMessage[]> {
+    const settled = async (thread: string) => await this.#underWay.get(thread)?.catch(() => {});
+    const decoded = async (form: Json) => (await this.#messages([form]))[0] as BaseMessage;
+    return await modelInput({ store: this.store, settled, decode: decoded }, policy, messages, config);
+  }
+
   async #inOrder<T>(thread: string, work: () => Promise<T>): Promise<T> {
     const before = this.#underWay.get(thread) ?? Promise.resolve();
     const done = before.then(work, work);
@@ -127,9 +215,26 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     return [kind, Buffer.from(data).toString("base64")];
   }
 
+  /** Writes a value of a channel; the input of a model refers to the messages of the state. */
+  async #writeIn(channel: string, value: unknown): Promise<unknown> {
+    if (!this.#isInput(channel, value)) return await this.#write(value);
+    return { value: await writeInput(value, (message) => this.#encode(message)) };
+  }
+
+  #isInput(channel: string, value: unknown): value is BaseMessage[] {
+    return this.#inputs.has(channel) && this.#isList(value);
+  }
+
+  /** Returns a value with the messages that a stored input of a model refers to. */
+  async #resolved(value: unknown, values: Json): Promise<unknown> {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, INPUT)) return value;
+    return await readInput(value as Json, values, async (form) => (await this.#read(form)) as BaseMessage);
+  }
+
   /** Writes a value: as JSON if JSON represents it exactly, else in LangGraph's encoding. */
   async #write(value: unknown): Promise<unknown> {
-    if (this.#isOpen && isPlain(value)) return { value };
+    const isInput = typeof value === "object" && value !== null && Object.hasOwn(value, INPUT);
+    if (this.#isOpen && isPlain(value) && !isInput) return { value };
     const [kind, data] = await this.serde.dumpsTyped(value);
     const bytes = Buffer.from(data);
     if (bytes.length >= COMPRESS) {
@@ -218,6 +323,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     for (const [channel, value] of Object.entries(found.values)) {
       put(values, channel, await this.#readValue(value, (list) => lists.push([keyOf(ns, channel), list])));
     }
+    for (const [channel, value] of Object.entries(values)) put(values, channel, await this.#resolved(value, values));
     this.#memory.note(thread, found.session, lists);
     const rest = (await this.#read(found.checkpoint)) as object;
     const checkpoint = {
@@ -230,7 +336,9 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     const metadata: Json = {};
     for (const [name, value] of Object.entries(found.metadata)) put(metadata, name, await this.#readMetadata(value));
     const pendingWrites: CheckpointPendingWrite[] = [];
-    for (const [task, channel, value] of found.writes) pendingWrites.push([task, channel, await this.#read(value)]);
+    for (const [task, channel, value] of found.writes) {
+      pendingWrites.push([task, channel, await this.#resolved(await this.#read(value), values)]);
+    }
     return {
       config: configOf(thread, ns, found.id),
       checkpoint,
@@ -323,7 +431,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     const messages = new Map<string, BaseMessage[]>();
     for (const channel of present) {
       const value = values[channel];
-      if (this.#isList(value)) messages.set(channel, value);
+      if (this.#isList(value) && !this.#isInput(channel, value)) messages.set(channel, value);
     }
     for (;;) {
       const known = await this.#known(thread, ns, parent, changed.filter((channel) => messages.has(channel)));
@@ -336,7 +444,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
           lists.push([channel, list]);
           put(written, channel, { list: list.parts });
         } else {
-          put(written, channel, { data: await this.#write(values[channel]) });
+          put(written, channel, { data: await this.#writeIn(channel, values[channel]) });
         }
       }
       const unchanged = present.filter((channel) => !changed.includes(channel)).sort();
@@ -382,7 +490,7 @@ export class LoopstoreSaver extends BaseCheckpointSaver {
     if (!id) throw new InvalidInputError("putWrites needs the checkpoint_id that the task goes on from");
     const told: unknown[] = [];
     for (const [index, [channel, value]] of writes.entries()) {
-      told.push([WRITES_IDX_MAP[channel] ?? index, channel, await this.#write(value)]);
+      told.push([WRITES_IDX_MAP[channel] ?? index, channel, await this.#writeIn(channel, value)]);
     }
     const json = encode({ ns: nsOf(config), id, task: taskId, path: taskPath, writes: told });
     await this.#inOrder(thread, () => this.#calls.run(() => this.#native.putWrites(thread, json)));

@@ -85,7 +85,7 @@ def read_input(
     return ModelInput(found, frozenset(known))
 
 
-class _Input:
+class ModelHook:
     """The hook: a function of the state for a graph, and one for its coroutines."""
 
     def __init__(
@@ -250,7 +250,7 @@ def pre_model_hook(
     target: str,
 ) -> Runnable[Any, dict[str, list[AnyMessage]]]:
     """Return the hook as a runnable."""
-    made = _Input(store, serde, policy, source, target)
+    made = ModelHook(store, serde, policy, source, target)
 
     def hook(state: Any, config: RunnableConfig) -> Any:
         return made(state, config)

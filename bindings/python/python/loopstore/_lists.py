@@ -38,6 +38,7 @@ class Known:
 
     __slots__ = (
         "_given",
+        "_holders",
         "_is_plain",
         "before",
         "extra",
@@ -58,6 +59,8 @@ class Known:
         # The fields that were given when the message was made.
         self._given = frozenset(message.__pydantic_fields_set__)
         self._is_plain: bool | None = None
+        # The fields with lists and dictionaries, which a copy does not share.
+        self._holders: list[tuple[str, Any]] = []
         self.place = place
         self.before = before
         self.is_single = is_single
@@ -66,9 +69,12 @@ class Known:
 
     def at(self, before: Known | None, is_single: bool) -> Known:
         """Return the same message on another line."""
+        if self.before is before and self.is_single is is_single:
+            self.is_loose = False
+            return self
         known: Known = Known.__new__(Known)
         known.kind, known.fields, known.extra = self.kind, self.fields, self.extra
-        known._given, known._is_plain = self._given, self._is_plain
+        known._given, known._is_plain, known._holders = self._given, self._is_plain, self._holders
         known.place, known.before, known.is_single = self.place, before, is_single
         known.is_loose = False
         return known
@@ -78,17 +84,22 @@ class Known:
         if self._is_plain is None:
             is_own = _langchain.is_class(self.kind)
             self._is_plain = is_own and is_plain(self.fields) and is_plain(self.extra or {})
+            self._holders = [
+                (name, value) for name, value in self.fields.items() if type(value) in (dict, list)
+            ]
         if not self._is_plain:
             return None
         # The result of validation: the fields are those of a valid message. Validation takes ten times as long.
         message: BaseMessage = self.kind.__new__(self.kind)
-        for name, value in (
-            ("__dict__", snapshot(self.fields)),
-            ("__pydantic_extra__", snapshot(self.extra)),
-            ("__pydantic_fields_set__", set(self._given)),
-            ("__pydantic_private__", None),
-        ):
-            _set(message, name, value)
+        fields = self.fields.copy()
+        for name, value in self._holders:
+            # Nearly all of them are empty.
+            fields[name] = snapshot(value) if value else value.copy()
+        extra = self.extra
+        _set(message, "__dict__", fields)
+        _set(message, "__pydantic_extra__", None if extra is None else snapshot(extra) if extra else {})
+        _set(message, "__pydantic_fields_set__", set(self._given))
+        _set(message, "__pydantic_private__", None)
         return message
 
     def is_same(self, message: BaseMessage) -> bool:
@@ -121,6 +132,14 @@ class Remembered:
         self.messages.append(message)
         self.fields.append(known.fields)
         self.extra.append(known.extra)
+
+    @classmethod
+    def of(
+        cls, segments: list[Any], messages: list[BaseMessage], known: list[Known]
+    ) -> Remembered:
+        """Return a list that was read whole."""
+        fields, extra = [each.fields for each in known], [each.extra for each in known]
+        return cls(segments, known, messages, fields, extra)
 
     def begins(self, messages: list[BaseMessage]) -> bool:
         """Return true if a list continues this one."""

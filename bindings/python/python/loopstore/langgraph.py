@@ -155,6 +155,19 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
             self.store, self.serde, policy, messages_key, input_key
         )
 
+    def middleware(self, *, policy: Policy | None = None) -> Any:
+        """Return the middleware that does so for an agent of LangChain, whose state stays whole.
+
+        `create_agent(model, tools, checkpointer=saver, middleware=[saver.middleware()])` of `langchain.agents`, which
+        must be installed.
+
+        Args:
+            policy: The policy of the compactions; by default that of the store.
+        """
+        from loopstore._middleware import middleware
+
+        return middleware(self.store, self.serde, policy)
+
     # Values.
 
     @property
@@ -246,9 +259,11 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
     ) -> Any:
         if "list" not in form:
             return self._read(form["data"], thread)
-        found = Remembered()
+        segments: list[Any] = []
+        messages: list[BaseMessage] = []
+        all_known: list[Known] = []
         for part in form["list"]:
-            found.segments.append(part["segment"])
+            segments.append(part["segment"])
             is_single = len(part["segment"]) == 1
             before: Known | None = None
             for place, stored in zip(part["places"], part["messages"], strict=True):
@@ -258,11 +273,13 @@ class LoopstoreSaver(BaseCheckpointSaver[str]):
                     known = thread.by_place[at].at(before, is_single)
                 else:
                     known = Known(message, at, before, is_single)
-                found.add(message, known)
+                messages.append(message)
+                all_known.append(known)
                 before = known
+        found = Remembered.of(segments, messages, all_known)
         if lists is not None:
             lists[channel] = found
-        return list(found.messages)
+        return messages.copy()
 
     # Reading.
 
