@@ -11,7 +11,6 @@ use super::{audit, edits, sealed};
 
 /// Checks the runs of a session, and its undos and redos.
 pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
-    edits::read_packed(verify, scope)?;
     let runs = verify.scan.run_keys(scope.key);
     let runs = verify.found.readable(&scope.place, runs)?;
     for key in runs.into_iter().flatten() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loopstore::extend::{
-    LoopKey, LoopRow, RunKey, SessionKey, SessionRow, StoreResult, Tick, audit::AuditKind, digest,
+    LoopKey, LoopRow, SessionKey, SessionRow, StoreResult, Tick, audit::AuditKind, digest,
 };
 use loopstore::internal::AuditedDigests;
 use loopstore::model::{LoopId, LoopRecord, SealingProvider, Session, SessionId};
@@ -33,8 +33,6 @@ pub(super) struct SessionScope {
     pub(super) recorded: BTreeSet<SealedPlace>,
     /// The number of edits of each loop.
     pub(super) edits: BTreeMap<LoopKey, u32>,
-    /// The packed edits of runs, by run.
-    pub(super) packed_edits: BTreeMap<RunKey, Vec<u8>>,
 }
 
 /// A message that contains the compaction of a provider.
@@ -85,7 +83,6 @@ pub(super) fn check_session(verify: &mut Verify<'_>, key: SessionKey) -> StoreRe
         sealed: BTreeSet::new(),
         recorded: BTreeSet::new(),
         edits: BTreeMap::new(),
-        packed_edits: BTreeMap::new(),
     };
     scope.audited = audit::session(verify, key, &scope.place)?;
     let loops = verify.scan.loop_keys(key);
