@@ -210,12 +210,12 @@ fn what_was_forgotten_and_what_is_handed_back_is_told_for_each_compaction() {
 
     ## Exact values
     todo_write:status: pending, in_progress, completed (L2 t0)
-    edit:path: /srv/orchard/prices.json (L1 t9)
     bash:command: npm test (L1 t6), rm /srv/orchard/old-prices.txt (L1 t8)
+    edit:path: /srv/orchard/prices.json (L1 t9)
     read:path: /srv/orchard/depots.txt (L2 t1)
+    edit:newText: ""2.40"" (L1 t5)
     edit:oldText: </html> (L1 t3)
     write:content: "{"apple": 2.4, "quince": 3.1}" (L1 t2)
-    edit:newText: ""2.40"" (L1 t5)
     Loops: L1 line-2, L2 line-22
     "#);
     let forgotten = one["forgotten"].as_array().unwrap();
