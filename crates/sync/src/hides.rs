@@ -98,7 +98,9 @@ fn is_same(
     ) else {
         return Ok(document.loops.is_empty());
     };
-    if stored.loop_id != one.line.loop_id || stored.tick != one.line.tick {
+    let line = &one.line;
+    let begin = (&stored.loop_id, stored.tick, &stored.started_at);
+    if begin != (&line.loop_id, line.tick, &line.started_at) {
         return Ok(false);
     }
     let mut digest = None;

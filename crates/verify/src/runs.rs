@@ -87,7 +87,8 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut SessionScope, key: RunKey) -> 
     if row.outcome != Outcome::Running {
         scope.check_tick(verify, &place, row.tick);
     }
-    check_point(verify, scope, &place, row.point)?;
+    let ended = (row.outcome != Outcome::Running).then_some(row.tick);
+    check_point(verify, scope, &place, (row.point, ended))?;
     check_json(verify, &place, &row);
     check_blocks(verify, &place, &row)?;
     edits::check(verify, scope, &place, &row)?;
@@ -111,12 +112,16 @@ fn check_point(
     verify: &mut Verify<'_>,
     scope: &SessionScope,
     place: &str,
-    point: Point,
+    (point, tick): (Point, Option<i64>),
 ) -> StoreResult<()> {
     let row = verify.scan.loop_by_key(point.loop_key);
     let Some(row) = verify.found.readable(place, row)? else {
         return Ok(());
     };
+    if tick.is_some_and(|tick| tick <= row.tick) {
+        let detail = format!("it is not after the start of loop {}", row.loop_id);
+        verify.found.add(ProblemKind::Tick, place, detail);
+    }
     if row.session != scope.key {
         let detail = format!("its loop {} is in another session", row.loop_id);
         verify.found.add(ProblemKind::Run, place, detail);
@@ -164,7 +169,7 @@ fn check_pin(verify: &mut Verify<'_>, scope: &mut SessionScope, key: PinKey) -> 
     check_row_digest(verify, &place, &stored, &digest::pin(&row));
     audit::take(verify, &mut scope.audited, AuditKind::Pin, stored, &place);
     scope.check_tick(verify, &place, row.tick);
-    check_point(verify, scope, &place, row.point)?;
+    check_point(verify, scope, &place, (row.point, Some(row.tick)))?;
     let owner = verify.scan.loop_by_key(row.loop_key);
     let Some(owner) = verify.found.readable(&place, owner)? else {
         return Ok(());
@@ -187,7 +192,7 @@ fn check_flip(verify: &mut Verify<'_>, scope: &mut SessionScope, key: FlipKey) -
     check_row_digest(verify, &place, &stored, &digest::flip(&row));
     audit::take(verify, &mut scope.audited, AuditKind::Flip, stored, &place);
     scope.check_tick(verify, &place, row.tick);
-    check_point(verify, scope, &place, row.point)?;
+    check_point(verify, scope, &place, (row.point, Some(row.tick)))?;
     let run = verify.scan.run_by_key(row.run);
     let Some(run) = verify.found.readable(&place, run)? else {
         return Ok(());
