@@ -45,11 +45,20 @@ fn prepare_another(report: &CompactReport, request: &mut CompactRequest) -> bool
     }
 }
 
-/// True if a context is too large although the trigger did not fire: another program may have appended in between, and
-/// then the trigger fires the next time.
+/// True if the context that is too large is larger than the one with which the trigger did not fire: another program
+/// has appended in between, and the trigger fires the next time.
 pub(super) fn has_grown_since(error: &BuildError, reports: &[CompactReport]) -> bool {
-    let last = reports.last().and_then(|report| report.not_needed.as_ref());
-    !matches!(error, BuildError::Store(_)) && last == Some(&NotNeeded::Trigger)
+    let Some(report) = reports
+        .last()
+        .filter(|report| report.not_needed == Some(NotNeeded::Trigger))
+    else {
+        return false;
+    };
+    match error {
+        BuildError::NeedsCompaction { tokens, .. } => *tokens > report.before.tokens,
+        BuildError::NeedsFewerBytes { bytes, .. } => *bytes > report.before.bytes,
+        BuildError::Store(_) | BuildError::Invalid(_) => false,
+    }
 }
 
 /// Returns the error of a context that was not built after the last attempt to make it smaller.

@@ -431,11 +431,12 @@ impl SessionHandle {
         let (budget, provider) = (request.policy.window.budget(), request.policy.provider);
         let setting = self.policy.context_management();
         let mut left = request.policy.compaction.policy.max_attempts();
-        let (context, reports) = loop {
-            let reports = compact_to_fit(self.backend(), &self.id, &mut request)?;
+        let mut reports = Vec::new();
+        let context = loop {
+            reports.extend(compact_to_fit(self.backend(), &self.id, &mut request)?);
             let (leaf, setting) = (leaf.clone(), setting.clone());
             match kept.refresh(self.backend(), &self.id, leaf, provider, budget, setting) {
-                Ok(context) => break (context, reports),
+                Ok(context) => break context,
                 Err(error) if left > 0 && has_grown_since(&error, &reports) => left -= 1,
                 Err(error) => return Err(refused(error, reports.last())),
             }
