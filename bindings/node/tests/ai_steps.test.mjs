@@ -118,6 +118,9 @@ test("a short context is sent as it is", async (t) => {
       ],
     },
     { role: "user", content: "Again." },
+    { role: "assistant", content: [{ type: "tool-call", toolCallId: "d", toolName: "f", input: {} }, { type: "tool-approval-request", approvalId: "p", toolCallId: "d" }] },
+    { role: "tool", content: [{ type: "tool-approval-response", approvalId: "p", approved: true }] },
+    { role: "tool", content: [{ type: "tool-result", toolCallId: "d", toolName: "f", output: { type: "text", value: "done" } }] },
     { role: "user", content: "Again." },
   ];
   const prepare = steps.prepareStep("task");

@@ -120,10 +120,29 @@ test("an error names the argument and its unit", async (t) => {
     ["title` is not Unicode text: character 1", () => chat.setTitle("a\ud800")],
     ["messages[1]` is a message", () => chat.append([user("x"), 5], openai)],
     ["signal` is an AbortSignal", () => chat.entries({ signal: {} })],
+    ["kind` is `Default`", () => chat.beginLoop({ kind: { Rerun: 5 } })],
+    ["kind` is `Default`", () => chat.beginLoop({ kind: { Other: { tag: "x" } } })],
+    ["kind` is `Default`", () => chat.beginLoop({ kind: "Other" })],
   ]) {
     await refused(call, name);
   }
   assert.equal(await chat.countEntries({ wholeSession: true }), 1);
+});
+
+test("the error of a message has no position in JSON that nobody wrote", async (t) => {
+  const store = await own(t, Store.inMemory());
+  const chat = store.session("chat");
+  for (const bad of [{ role: "user", content: 5 }, {}, { role: 5, content: "x" }, { role: "toolResult", content: "x" }]) {
+    for (const call of [() => chat.append(bad), () => chat.appendBatch([{ messages: bad }])]) {
+      await assert.rejects(call(), (error) => {
+        assert.ok(error instanceof InvalidInputError);
+        assert.doesNotMatch(error.message, INNARDS);
+        assert.match(error.message, /^message 0 is not in loopstore's own form/);
+        return true;
+      });
+    }
+  }
+  await assert.rejects(chat.append('{"role":5}'), /line 1 column 9/);
 });
 
 test("a wrong policy fails at once, not at the first compaction", async (t) => {
@@ -134,6 +153,7 @@ test("a wrong policy fails at once, not at the first compaction", async (t) => {
     ["window` of 10,000 tokens leaves none", { window: 10_000, trigger: "reserves" }],
     ["trigger` \"never\"; known are headroom", { trigger: "never" }],
     ["keepRecent` is a number of turns", { keepRecent: "all" }],
+    ["keepRecent` is a number of turns", { keepRecent: "messages:99999999999999999999" }],
     ["scope` is `fixed:N`", { scope: "everything" }],
     ["triggerParams[\"share\"]` is a share from 0 to 1", { triggerParams: { share: 85 } }],
     ["models[\"own\"]` is a whole number of tokens", { models: { own: -5 } }],

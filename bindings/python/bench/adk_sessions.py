@@ -1,9 +1,10 @@
-"""ADK's events: an append compared with ADK's own `DatabaseSessionService` on SQLite, in one run.
+"""ADK's events: an append and a read compared with ADK's own `DatabaseSessionService` on SQLite, in one run.
 
     python bench/adk_sessions.py [--turns 10 100 1000] [--bytes 1000] [--folder DIR] [--durability full|normal]
 
 A turn is a question, a call, its result and an answer. Each service appends to its own session, which already
-has the given number of turns; both sync in the same way: with `full` at each commit, with `normal` at none.
+has the given number of turns; both sync in the same way: with `full` at each commit, with `normal` at none. A read
+returns the whole session, in processor time; the first read of a process validates each event once.
 """
 
 from __future__ import annotations
@@ -56,6 +57,16 @@ async def append(service: BaseSessionService, session: Session, events: list[Eve
     return (time.perf_counter() - begun) / len(events)
 
 
+async def read(service: BaseSessionService) -> float:
+    """Return the median of the seconds of processor time in which a session is read."""
+    times = []
+    for _ in range(ROUNDS):
+        begun = time.process_time()
+        await service.get_session(app_name="weather", user_id="ada", session_id="s")
+        times.append(time.process_time() - begun)
+    return statistics.median(times)
+
+
 async def measure(folder: Path, args: argparse.Namespace) -> None:
     """Append turns to both, and print the time per event at each number of turns."""
     theirs = DatabaseSessionService(f"sqlite+aiosqlite:///{folder / 'adk.db'}")
@@ -81,6 +92,8 @@ async def measure(folder: Path, args: argparse.Namespace) -> None:
         if number + 1 in args.turns:
             ours, other = (1000 * statistics.median(times[name][-ROUNDS:]) for name in services)
             print(f"append, turn {number + 1}: loopstore {ours:.2f} ms, adk {other:.2f} ms, ratio {ours / other:.3f}")
+            ours, other = [1000 * await read(service) for service in services.values()]
+            print(f"get_session, {4 * (number + 1)} events: loopstore {ours:.2f} ms, adk {other:.2f} ms, ratio {ours / other:.2f}")
     store.close()
     await theirs.db_engine.dispose()
 

@@ -197,6 +197,24 @@ export function revived(error: unknown): unknown {
   return new InternalError(`loopstore failed in itself (${error.message}); please report it`, { cause: error });
 }
 
+/**
+ * Runs an append. The JSON of an object is not the caller's text: positions in it are left out of an error, and its
+ * parts have the names of JavaScript.
+ */
+export async function readable<T>(isText: boolean, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (isText || !(error instanceof InvalidInputError)) throw error;
+    const text = error.message
+      .replace(/ at line \d+ column \d+/, "")
+      .replace(/expected a sequence/, "expected a list")
+      .replace(/expected a map/, "expected an object")
+      .replace(/invalid type: (\w+) /, "a field has the wrong type: $1 ");
+    throw text === error.message ? error : new InvalidInputError(text, { cause: error });
+  }
+}
+
 /** Runs a call of the native part, with errors of this package. */
 export function guarded<T>(work: () => T): T {
   try {

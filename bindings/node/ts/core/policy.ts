@@ -271,12 +271,12 @@ function check(policy: Policy): void {
   optionalText("summarizerName", policy.summarizerName);
   for (const [name, words] of Object.entries(WORDS)) optionalChoice(name, policy[name as keyof typeof WORDS], words);
   const scope = optionalText("scope", policy.scope);
-  if (scope !== undefined && !/^(fixed:\d+|token-budget)$/.test(scope)) {
+  if (scope !== undefined && !/^(fixed:\d{1,9}|token-budget)$/.test(scope)) {
     throw wrongValue("scope", "`fixed:N` (loops) or `token-budget`", scope);
   }
   const kept = policy.keepRecent;
   if (typeof kept !== "string") optionalCount("keepRecent", kept, "turns", 0, MOST_PLACE);
-  else if (!/^((user-turns|messages):)?\d+$/.test(kept)) {
+  else if (!/^((user-turns|messages):)?\d{1,9}$/.test(kept)) {
     throw wrongValue("keepRecent", "a number of turns, `user-turns:N` or `messages:N`", kept);
   }
   for (const [model, window] of entriesOf("models", policy.models)) {

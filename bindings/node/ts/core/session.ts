@@ -19,7 +19,7 @@ import {
   wrongValue,
 } from "./arguments.js";
 import type { Abortable, Calls } from "./calls.js";
-import { InvalidInputError, NotFoundError, guarded } from "./errors.js";
+import { InvalidInputError, NotFoundError, guarded, readable } from "./errors.js";
 import { type Form, FORMS, type Json, type Messages, checked, decode, encode, encodeOptions, messages } from "./json.js";
 import {
   type Appended,
@@ -355,7 +355,8 @@ export class Session {
     const once = optionalText("key", key);
     const [json, notes] = messages(given);
     const work = () => this.#calls.run((cancel) => this.#native.append(form, json, once, cancel), signal);
-    return this.#appended(await this.#calls.events.written(this.id, work), notes);
+    const written = () => this.#calls.events.written(this.id, work);
+    return this.#appended(await readable(isText(given), written), notes);
   }
 
   /** Appends messages once, as `append` with `key`. Other messages under a known key are an `ExistsError`. */
@@ -374,6 +375,7 @@ export class Session {
     const { format = "loopstore", signal } = checked(options, ["format", "signal"], "appendBatch");
     const form = formOf(format);
     const notes: string[][] = [];
+    let texts = false;
     const given = Array.from(listed("parts", parts), (part, at) => {
       if (typeof part !== "object" || part === null) {
         throw wrongType(`parts[${at}]`, "an object of `messages` and perhaps a `key`", part);
@@ -381,10 +383,12 @@ export class Session {
       const { key, messages: each } = part as { key?: string | null; messages: Messages };
       const [json, more] = messages(each);
       notes.push(more);
+      texts ||= isText(each);
       return { messages: json, ...set({ key: optionalText(`parts[${at}].key`, key) }) };
     });
     const work = () => this.#calls.run((cancel) => this.#native.appendBatch(form, given, cancel), signal);
-    const done = await this.#calls.events.written(this.id, work);
+    const written = () => this.#calls.events.written(this.id, work);
+    const done = await readable(texts, written);
     return done.map((one, at) => this.#appended(one, notes[at] ?? []));
   }
 
@@ -625,10 +629,7 @@ export class Session {
   /** Begins a loop explicitly, and returns its id; appends begin loops by themselves. */
   async beginLoop(options?: LoopOptions): Promise<string> {
     const { id, fresh, agent, kind } = checked(options, ["id", "fresh", "agent", "kind"], "beginLoop");
-    if (kind !== undefined && kind !== "Default" && (typeof kind !== "object" || kind === null)) {
-      throw wrongType("kind", "`Default`, or an object of one kind and its tag", kind);
-    }
-    const json = kind === undefined ? undefined : encode(kind);
+    const json = kindOf(kind);
     const [loop, isFresh, runner] = [optionalText("id", id), flag("fresh", fresh), optionalText("agent", agent)];
     return await this.#calls.run(() => this.#native.beginLoop(loop, isFresh, runner, json));
   }
@@ -860,6 +861,23 @@ function pointOf(asOf: AsOf): NativeAsOf {
 
 /** The largest number of bytes of the JSON of an empty context. */
 const EMPTY_CONTEXT = 4_096;
+
+/** Returns true for messages that are given as JSON. */
+function isText(given: Messages): boolean {
+  return typeof given === "string" || given instanceof Uint8Array;
+}
+
+/** Returns the kind of a loop. */
+function kindOf(kind: LoopOptions["kind"]): string | undefined {
+  if (kind === undefined || kind === null) return undefined;
+  const [name, ...more] = typeof kind === "object" ? Object.keys(kind) : [kind];
+  const inner = (kind as Record<string, { tag?: unknown } | null>)[name ?? ""];
+  const isTagged = (name === "Rerun" || name === "Branch") && more.length === 0 && typeof inner?.tag === "string";
+  if (kind !== "Default" && !isTagged) {
+    throw wrongType("kind", "`Default`, or an object of `Rerun` or `Branch` with a `tag`", kind);
+  }
+  return encode(kind);
+}
 
 function formOf<F extends Form>(format: F): F {
   return choice("format", format, FORMS);

@@ -84,7 +84,7 @@ export interface SessionsOptions extends Abortable {
 
 /** Options of `Store.sql`. */
 export interface SqlOptions extends Abortable {
-  /** The maximum number of rows; more is an error. */
+  /** The maximum number of rows; further ones are left out. */
   maxRows?: number | undefined;
   /** The time limit in seconds; 60 by default, `null` is no limit. */
   timeout?: number | null | undefined;

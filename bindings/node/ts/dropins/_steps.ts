@@ -155,7 +155,15 @@ function shown(messages: readonly ModelMessage[], own: readonly Given[], context
       return message !== undefined && isSame ? message : messageOf(forms);
     })
     .reverse();
-  return [...messages.filter(({ role }) => role === "system"), ...found];
+  const sent = [...messages.filter(({ role }) => role === "system"), ...found];
+  for (const [at, { forms }] of own.entries()) {
+    const message = messages[at];
+    if (message?.role === "system" || message === undefined || forms[0]?.["role"] !== "extension") continue;
+    // A message without content for a context, such as an approval, stays with the one before it.
+    const before = sent.lastIndexOf(messages[at - 1] as ModelMessage);
+    if (before >= 0) sent.splice(before + 1, 0, message);
+  }
+  return sent;
 }
 
 function isUnchanged(forms: readonly Json[], own: readonly Json[]): boolean {

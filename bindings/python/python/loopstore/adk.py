@@ -33,6 +33,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 
 from loopstore import _loopstore, _store
 from loopstore._adk import clean, messages_of
+from loopstore._adk_events import Events
 from loopstore._adk_input import compacted
 from loopstore._adk_state import (
     DELTA,
@@ -46,7 +47,7 @@ from loopstore._adk_state import (
     place_of,
 )
 from loopstore._arguments import Path
-from loopstore._errors import DamagedError, InvalidInputError
+from loopstore._errors import InvalidInputError
 from loopstore._json import encode
 from loopstore._policy import Policy, native_or_none
 from loopstore._store import Json, Store
@@ -97,6 +98,7 @@ class LoopstoreSessionService(BaseSessionService):
         self.on_delete = on_delete
         self.on_stale = on_stale
         self._workers = Workers("service")
+        self._read_events = Events()
         self._locks = [Lock() for _ in range(64)]
 
     def session(self, *, app_name: str, user_id: str, session_id: str) -> _store.Session:
@@ -230,7 +232,7 @@ class LoopstoreSessionService(BaseSessionService):
             app_name=about["app"],
             user_id=about["user"],
             state=state,
-            events=[_event(entry) for entry in events],
+            events=[self._read_events.read(entry["message"]["data"]["json"]) for entry in events],
             last_update_time=about["time"] if last is None else about_of(last)["time"],
         )
         session._storage_update_marker = _marker(last, start)
@@ -426,13 +428,6 @@ def _scopes(state: Json) -> tuple[Json, Json, Json]:
         elif not key.startswith(State.TEMP_PREFIX):
             own[key] = value
     return app, user, own
-
-
-def _event(entry: Json) -> Event:
-    try:
-        return Event.model_validate(loads(entry["message"]["data"]["json"]))
-    except ValueError as error:
-        raise DamagedError(f"a stored event cannot be read: {error}") from error
 
 
 def _marker(newest: Json | None, start: Place) -> str:
