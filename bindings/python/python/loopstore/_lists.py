@@ -82,11 +82,12 @@ class Known:
     def copy(self) -> BaseMessage | None:
         """Return a new object with the content; `None` if it may share parts with another one."""
         if self._is_plain is None:
-            is_own = _langchain.is_class(self.kind)
-            self._is_plain = is_own and is_plain(self.fields) and is_plain(self.extra or {})
             self._holders = [
                 (name, value) for name, value in self.fields.items() if type(value) in (dict, list)
             ]
+            is_own = _langchain.is_class(self.kind)
+            # After `_holders`, since another thread that reads it may copy the message at once.
+            self._is_plain = is_own and is_plain(self.fields) and is_plain(self.extra or {})
         if not self._is_plain:
             return None
         # The result of validation: the fields are those of a valid message. Validation takes ten times as long.
