@@ -194,8 +194,8 @@ class Thread:
         self.lists[key] = remembered
         self._at[key] = checkpoint
         count = len(last.known) if last is not None else 0
-        goes_on = 0 < count <= len(remembered.known) and last is not None
-        if not goes_on or remembered.known[count - 1] is not last.known[-1]:  # type: ignore[union-attr]
+        # All of them are compared: lists with different beginnings may have the same last message.
+        if last is None or remembered.known[:count] != last.known:
             count = 0
         for known in remembered.known[count:]:
             self.by_place[known.place] = known
