@@ -1,6 +1,6 @@
 //! The latency that the proxy of the Agent Client Protocol adds to a message: `cargo bench --bench acp`.
 //!
-//! An agent that returns each line is called directly and through the proxy, with messages of three sizes; the store
+//! An agent that returns each line is called directly and through the proxy, with messages of four sizes; the store
 //! records what passes. The median and the 99th percentile of a way there and back may grow by 2 ms at most, which
 //! is 1 ms for each message.
 
@@ -15,7 +15,7 @@ use loopstore_acp::{Proxy, ProxyOptions};
 use workload::judge;
 
 const CALLS: usize = 2_000;
-const SIZES: [usize; 3] = [200, 10_000, 1_000_000];
+const SIZES: [usize; 4] = [200, 10_000, 50_000, 1_000_000];
 /// The largest addition to a way there and back, in milliseconds.
 const BOUND: f64 = 2.0;
 

@@ -1,12 +1,13 @@
 //! Rows of `edits`.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use rusqlite::params;
 
 use super::reader::{SqliteReader, packed};
+use super::row::SqliteRow;
 use crate::store::columns::Columns;
 use crate::store::mapping::*;
 use crate::store::scan::ScanEdits;
@@ -18,9 +19,12 @@ const EDITS: &str = "SELECT loop, from_seq, to_seq, part, parts, action, text, t
      FROM edits WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
 
 // The runs that were undone or redone are read apart: there are nearly always none.
-const PACKED_EDITS: &str = "SELECT key, run_id, loop, turns, tick, 0 AS is_flipped, edits
-     FROM runs INDEXED BY runs_edited
+const PACKED_EDITS: &str = "SELECT edits FROM runs INDEXED BY runs_edited
      WHERE session = ?1 AND edits IS NOT NULL AND outcome = 'committed' ORDER BY tick, key";
+
+const PACKED_EDITS_UNTIL: &str = "SELECT edits FROM runs INDEXED BY runs_edited
+     WHERE session = ?1 AND tick <= ?2 AND edits IS NOT NULL AND outcome = 'committed'
+     ORDER BY tick, key";
 
 // The runs are read apart, each once: a join would read the run of each edit again, and sort the texts of all of them.
 const EDITS_OF_LOOP: &str =
@@ -97,20 +101,22 @@ impl ReadEdits for SqliteReader<'_> {
         self.all(EDITS, ids, |row| edit_row(row))
     }
 
-    fn packed_edits(&self, session: SessionKey) -> StoreResult<Vec<PackedRun>> {
-        let mut flipped: HashSet<RunKey> = HashSet::new();
+    fn packed_edits(&self, session: SessionKey, until: Option<Tick>) -> StoreResult<PackedRuns> {
+        let mut runs = PackedRuns::default();
         let sql = "SELECT run FROM flips WHERE session = ?1";
         self.in_order(sql, [session.0], &mut |row| {
-            flipped.insert(row.get("run")?);
+            runs.flipped.insert(row.get("run")?);
             Ok(ControlFlow::Continue(()))
         })?;
-        let mut runs = Vec::new();
-        self.in_order(PACKED_EDITS, [session.0], &mut |row| {
-            let mut run = packed_run(row)?;
-            run.is_flipped = flipped.contains(&run.run);
-            runs.push(run);
+        let packed = &mut runs.edits;
+        let mut add = |row: &SqliteRow<'_, '_>| {
+            packed.extend_from_slice(row.bytes("edits")?.unwrap_or_default());
             Ok(ControlFlow::Continue(()))
-        })?;
+        };
+        match until {
+            None => self.in_order(PACKED_EDITS, [session.0], &mut add)?,
+            Some(until) => self.in_order(PACKED_EDITS_UNTIL, [session.0, until], &mut add)?,
+        }
         Ok(runs)
     }
 }
@@ -118,7 +124,10 @@ impl ReadEdits for SqliteReader<'_> {
 impl SqliteReader<'_> {
     /// Writes the packed form of the edits of a run.
     pub(super) fn put_packed_edits(&self, run: RunKey, edits: &[EditRow]) -> StoreResult<()> {
-        let packed = (!edits.is_empty()).then(|| packed_edits::pack(edits));
+        let sql = "SELECT key, run_id, loop, turns FROM runs WHERE key = ?1";
+        let of = self.one(sql, [run.0], |row| packed_run(row))?;
+        let of = of.filter(|_| !edits.is_empty());
+        let packed = of.map(|of| packed_edits::pack(&of, edits));
         let sql = "UPDATE runs SET edits = ?2 WHERE key = ?1";
         self.run(sql, params![run.0, packed]).map(drop)
     }
@@ -128,6 +137,11 @@ impl ScanEdits for SqliteReader<'_> {
     fn edits_and_digests(&self, run: RunKey) -> StoreResult<Vec<(EditRow, [u8; 32])>> {
         let ids = [packed(run.0, 0), packed(run.0, u32::MAX)];
         self.all(EDITS, ids, |row| with_digest(row, edit_row))
+    }
+
+    fn packed_edits_of_run(&self, run: RunKey) -> StoreResult<Option<Vec<u8>>> {
+        let sql = "SELECT edits FROM runs WHERE key = ?1";
+        Ok(self.one(sql, [run.0], |row| row.get("edits"))?.flatten())
     }
 }
 

@@ -25,7 +25,7 @@ mod embedded {
 
 /// The format of a file that V1 makes, and the oldest that opens. Before the first release each edit of
 /// V1 raises it; files of a lower one were written by programs that were never released.
-pub(super) const FIRST_FORMAT: i64 = 28;
+pub(super) const FIRST_FORMAT: i64 = 29;
 
 /// The number of migrations. Reading them takes as long as opening a file, and a file of the newest
 /// format needs none.

@@ -203,13 +203,8 @@ const ALWAYS: &[Target] = &[
     target("store_meta", "name", "name = 'other'", "name = 'import_key'"),
 ];
 
-/// Returns an insert of the row, with the columns in `set` replaced.
-fn insert(file: &Path, verb: &str, target: &Target, conflict: &str) -> String {
-    let sql = format!(
-        "SELECT group_concat(name) FROM pragma_table_info('{}')",
-        target.table
-    );
-    let columns = sqlite3(file, &sql).unwrap();
+/// Returns an insert of the row, with the columns in `set` replaced. `columns` are those of the table.
+fn insert(columns: &str, verb: &str, target: &Target, conflict: &str) -> String {
     let (column, value) = target.set.split_once(" = ").unwrap();
     let values: Vec<&str> = columns
         .split(',')
@@ -247,10 +242,12 @@ fn attacks(file: &Path, target: &Target) -> Vec<String> {
         key
     };
     let upsert = format!("ON CONFLICT ({keys}) DO UPDATE SET {set}");
+    let sql = format!("SELECT group_concat(name) FROM pragma_table_info('{table}')");
+    let columns = sqlite3(file, &sql).unwrap();
     attacks.extend([
-        insert(file, "INSERT OR REPLACE", target, ""),
-        insert(file, "REPLACE", target, ""),
-        insert(file, "INSERT", target, &upsert),
+        insert(&columns, "INSERT OR REPLACE", target, ""),
+        insert(&columns, "REPLACE", target, ""),
+        insert(&columns, "INSERT", target, &upsert),
     ]);
     attacks
 }
@@ -259,16 +256,43 @@ fn everything(file: &Path) -> String {
     sqlite3(file, ".dump").unwrap()
 }
 
+/// Runs each of these statements in one `sqlite3` program, which continues after an error: a program for each takes
+/// most of its time to read the schema. Returns the error of each statement; `None` if it was not refused.
+fn refusals(file: &Path, statements: &[String]) -> Vec<Option<String>> {
+    let lines = statements.iter().map(|sql| sql.replace('\n', " ") + "\n");
+    let script = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(script.path(), lines.collect::<String>()).unwrap();
+    let output = Command::new("sqlite3")
+        .arg("-batch")
+        .arg(file)
+        .stdin(std::fs::File::open(script.path()).unwrap())
+        .output()
+        .unwrap();
+    let mut refusals = vec![None; statements.len()];
+    for error in String::from_utf8_lossy(&output.stderr).lines() {
+        // Lines without a number continue the error before.
+        let after = error.split_once(" near line ").map(|(_, after)| after);
+        let number = after.and_then(|after| after.split_once(':')?.0.parse::<usize>().ok());
+        if let Some(number) = number {
+            refusals[number - 1] = Some(error.to_owned());
+        }
+    }
+    refusals
+}
+
 /// Tries each attack with recursive triggers off and on. Returns the attacks that were not stopped, and at the end
 /// whether one that was refused changed something after all.
 fn unstopped(file: &Path, attacks: &[String]) -> Vec<String> {
     let before = everything(file);
     let mut unstopped = Vec::new();
-    for attack in attacks {
-        for recursive in ["off", "on"] {
-            let sql = format!("PRAGMA recursive_triggers = {recursive}; {attack};");
-            let refusal = sqlite3(file, &sql);
-            if !matches!(&refusal, Err(error) if is_of_a_trigger(error)) {
+    for recursive in ["off", "on"] {
+        let pragma = format!("PRAGMA recursive_triggers = {recursive};");
+        let statements: Vec<String> = attacks
+            .iter()
+            .map(|attack| format!("{pragma} {attack};"))
+            .collect();
+        for (attack, refusal) in attacks.iter().zip(refusals(file, &statements)) {
+            if !refusal.as_deref().is_some_and(is_of_a_trigger) {
                 unstopped.push(format!("{attack} ({recursive}): {refusal:?}"));
             }
         }

@@ -162,6 +162,7 @@ test("a wrong policy fails at once, not at the first compaction", async (t) => {
     ["approve` is a function of a Proposal", { approve: true }],
     ["warnAt` is a fraction", { warnAt: "0.8" }],
     ["clearToolResults.keep` is a whole number of results", { clearToolResults: { keep: 1.5 } }],
+    ["own` is not known; add it to `models`", { model: "own" }],
     ["policy` is an object", "headroom"],
   ]) {
     await refused(() => Store.inMemory({ policy }), name);

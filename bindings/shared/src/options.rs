@@ -2,7 +2,7 @@
 
 use loopstore::{Durability, Key, Policy, SealingProvider, Settings, SqliteOptions, counter_named};
 
-use crate::errors::CallError;
+use crate::errors::{CallError, with_causes};
 
 /// The options of a store.
 #[derive(Default)]
@@ -65,7 +65,11 @@ fn counter(name: &str) -> Result<std::sync::Arc<dyn loopstore::TokenCounter>, Ca
 /// Returns the policy of settings as JSON, with the provider that contexts are made for.
 pub fn policy(settings: &[u8], provider: Option<&str>) -> Result<Policy, CallError> {
     let settings: Settings = serde_json::from_slice(settings)?;
-    let policy = settings.policy()?;
+    // The remedy of the error is a function of Rust.
+    let policy = settings.policy().map_err(|error| {
+        let text = with_causes(&error);
+        CallError::Input(text.replace("it with `ModelWindows::with`", "it to `models`"))
+    })?;
     Ok(match provider {
         Some(name) => policy.provider(provider_named(name)?),
         None => policy,
@@ -86,6 +90,12 @@ pub fn provider_named(name: &str) -> Result<SealingProvider, CallError> {
 mod tests {
     use super::*;
     use loopstore::ClearToolResults;
+
+    #[test]
+    fn an_unknown_model_is_an_error_without_a_function_of_rust() {
+        let error = format!("{:?}", policy(br#"{"model": "own"}"#, None).unwrap_err());
+        assert!(error.contains("add it to `models`"), "{error}");
+    }
 
     #[test]
     fn a_policy_has_the_tool_results_that_it_clears() {

@@ -24,6 +24,9 @@ const PIECE: usize = 64 << 10;
 const MAX_WAITING: usize = 64 << 20;
 /// The time that another process which has the agent's stdout may be silent after the agent has ended.
 const SILENCE: Duration = Duration::from_secs(2);
+/// The niceness of the thread that records.
+#[cfg(target_os = "linux")]
+const RECORDER_NICENESS: i32 = 10;
 /// The time that the recorder has after the agent has ended.
 const TIME_TO_FINISH: Duration = Duration::from_secs(10);
 
@@ -202,11 +205,24 @@ impl Proxy {
             if let Some(error) = worker.error() {
                 warn(error);
             }
+            yield_to_pumps();
             let _ = sender.send(worker.run());
         });
         reports
     }
 }
+
+/// Lowers the priority of this thread, so that recording delays no message on a busy machine.
+#[cfg(target_os = "linux")]
+fn yield_to_pumps() {
+    use rustix::process::{getpriority_process, setpriority_process};
+    // Priorities are those of threads on Linux. Without the change it records all the same.
+    let own = getpriority_process(None).unwrap_or(0);
+    let _ = setpriority_process(None, own.max(RECORDER_NICENESS));
+}
+
+#[cfg(not(target_os = "linux"))]
+fn yield_to_pumps() {}
 
 /// Passes the editor's bytes on in a thread, which ends with the process if the editor sends nothing more.
 fn pump_editor(shared: &Arc<Shared>, input: impl Read + Send + 'static) {
@@ -215,7 +231,9 @@ fn pump_editor(shared: &Arc<Shared>, input: impl Read + Send + 'static) {
         let mut gate = EditorGate::new(Arc::clone(&shared));
         let passed = pump(input, |bytes| {
             shared.queue.push_bytes(Direction::ToAgent, bytes);
-            gate.pass(bytes)
+            let passed = gate.pass(bytes);
+            shared.queue.wake();
+            passed
         });
         // An agent that reads no more gets nothing more.
         let _ = passed.and_then(|()| gate.finish());
@@ -237,7 +255,9 @@ fn pump_agent(
             count.fetch_add(1, Ordering::Relaxed);
             // Before the write: what the editor sends next must come after it in the queue.
             shared.queue.push_bytes(Direction::ToEditor, bytes);
-            gate.pass(bytes)
+            let passed = gate.pass(bytes);
+            shared.queue.wake();
+            passed
         });
         let _ = passed.and_then(|()| gate.finish());
         drop(sender);

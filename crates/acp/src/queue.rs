@@ -70,7 +70,8 @@ impl LineQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a copy of the bytes, or a gap if they do not fit.
+    /// Adds a copy of the bytes, or a gap if they do not fit. [`wake`](Self::wake) starts the worker, which would
+    /// otherwise compete with the pump for the processor while the bytes are on their way.
     pub fn push_bytes(&self, direction: Direction, bytes: &[u8]) {
         let mut state = self.state();
         if state.is_finished {
@@ -89,13 +90,17 @@ impl LineQueue {
                 _ => state.items.push_back(Item::Dropped(direction, new)),
             }
         }
+    }
+
+    /// Starts the worker if it waits for an item.
+    pub fn wake(&self) {
         self.added.notify_one();
     }
 
     /// Adds an item that is never dropped.
     pub fn push(&self, item: Item) {
         self.state().items.push_back(item);
-        self.added.notify_one();
+        self.wake();
     }
 
     /// Makes the worker stop after the last item.

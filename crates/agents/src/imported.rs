@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fs::DirBuilder;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -86,7 +86,11 @@ impl ImportMemory {
 
     fn open_in(folder: &Path, store: &dyn Database, options: &ImportOptions) -> StoreResult<Self> {
         let key = store::read(store, |read| read.import_key())?;
-        let file = folder.join(format!("{:016x}.json", hash_of(&key)));
+        // A database that was put back from a backup is another file.
+        let files = store.files();
+        let data = files.first().and_then(|path| path.metadata().ok());
+        let number = data.map(|data| (data.dev(), data.ino()));
+        let file = folder.join(format!("{:016x}.json", hash_of(&(key, number))));
         // A memory that cannot be read is an empty one.
         let text = std::fs::read(&file).unwrap_or_default();
         let entries = MemoryEntries {
@@ -392,6 +396,21 @@ mod tests {
         stage.import();
         let same = stage.import_as(&stage.store, format("openai-chat"), |_| {});
         assert_eq!(same.unchanged, 1);
+    }
+
+    #[test]
+    fn a_change_of_a_file_that_is_read_with_the_transcript_is_a_change() {
+        let stage = Stage::new();
+        let report = stage.import();
+        let folder = stage.folder.path();
+        let (store, options) = (stage.store.database(), ImportOptions::default());
+        let memory = ImportMemory::open_in(&folder.join("memory"), store, &options).unwrap();
+        let parent = folder.join("parent.jsonl");
+        memory.begin(&stage.chat(), vec![parent.clone()]);
+        memory.finish(store, &stage.chat(), "openai-chat", &report);
+        assert!(memory.unchanged(store, &stage.chat()).is_some());
+        std::fs::write(parent, "{}").unwrap();
+        assert!(memory.unchanged(store, &stage.chat()).is_none());
     }
 
     #[test]

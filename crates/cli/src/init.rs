@@ -73,6 +73,7 @@ pub fn run(app: &mut App, args: &InitArgs) -> Result<Done, CliError> {
     let found = transcripts(args)?;
     if !app.json {
         app.out.text(&listed(&found))?;
+        app.out.text(redaction(args))?;
         app.out.flush()?;
     }
     let mut report = InitReport {
@@ -91,7 +92,7 @@ pub fn run(app: &mut App, args: &InitArgs) -> Result<Done, CliError> {
         }
         return Ok(Done::Well);
     }
-    let question = || Ok(question(app, args, &found));
+    let question = || Ok(question(app, &found));
     confirm::ask(args.yes, REFUSAL, "nothing was imported", question)?;
     let store = app.open(Access::Create(COUNTERS[0]))?;
     let imported = imported(app, args, &*store, &found)?;
@@ -183,18 +184,22 @@ fn deletion(found: &FoundTranscripts) -> Option<String> {
     ))
 }
 
-fn question(app: &App, args: &InitArgs, found: &[FoundTranscripts]) -> String {
-    let redaction = match args.no_redact {
-        true => "Secrets are stored as they are, and so are the transcripts.",
+/// Returns the line about secrets.
+fn redaction(args: &InitArgs) -> &'static str {
+    match args.no_redact {
+        true => "Secrets are stored as they are, and so are the transcripts (--no-redact).",
         false => {
             "Secrets are replaced with markers before anything is stored, and the transcripts themselves are \
              not stored (--no-redact stores both)."
         }
-    };
+    }
+}
+
+fn question(app: &App, found: &[FoundTranscripts]) -> String {
     let files: u64 = found.iter().map(|one| one.files).sum();
     let bytes: u64 = found.iter().map(|one| one.bytes).sum();
     format!(
-        "{redaction}\nImport {} ({}) into {}?",
+        "Import {} ({}) into {}?",
         text::count(files, "transcript"),
         text::bytes(bytes),
         text::line(&app.place())

@@ -24,11 +24,11 @@ const EDITS_OF_LOOP: &str = "SELECT e.run, r.run_id, r.loop AS run_loop, r.turns
      FROM edits e JOIN runs r ON r.session = $1 AND r.key = e.run
      WHERE e.session = $1 AND e.loop = $2 AND r.outcome = 'committed' ORDER BY r.tick, e.run, e.ordinal";
 
-const PACKED_EDITS: &str = "SELECT r.key, r.run_id, r.loop, r.turns, r.tick, EXISTS (
+const PACKED_EDITS: &str = "SELECT key, EXISTS (
          SELECT 1 FROM flips f WHERE f.session = $1 AND f.run = r.key
-     ) AS is_flipped, r.edits
-     FROM runs r WHERE r.session = $1 AND r.edits IS NOT NULL AND r.outcome = 'committed'
-     ORDER BY r.tick, r.key";
+     ) AS is_flipped, edits
+     FROM runs r WHERE session = $1 AND tick <= $2 AND edits IS NOT NULL AND outcome = 'committed'
+     ORDER BY tick, key";
 
 impl ReadEdits for PostgresTransaction<'_> {
     fn edit_count(&self, session: SessionKey) -> StoreResult<u64> {
@@ -53,8 +53,19 @@ impl ReadEdits for PostgresTransaction<'_> {
         self.all(session, EDITS, &[&session, &run.0], edit_row)
     }
 
-    fn packed_edits(&self, session: SessionKey) -> StoreResult<Vec<PackedRun>> {
-        self.all(session.0, PACKED_EDITS, &[&session.0], packed_run)
+    fn packed_edits(&self, session: SessionKey, until: Option<Tick>) -> StoreResult<PackedRuns> {
+        let until = until.unwrap_or(i64::MAX);
+        let mut runs = PackedRuns::default();
+        let rows = self.all(session.0, PACKED_EDITS, &[&session.0, &until], |row| {
+            let (run, is_flipped): (RunKey, bool) = (row.get("key")?, row.get("is_flipped")?);
+            let edits: Vec<u8> = row.get("edits")?;
+            Ok((edits, is_flipped.then_some(run)))
+        })?;
+        for (edits, flipped) in rows {
+            runs.edits.extend(edits);
+            runs.flipped.extend(flipped);
+        }
+        Ok(runs)
     }
 }
 
@@ -62,7 +73,10 @@ impl PostgresTransaction<'_> {
     /// Writes the packed form of the edits of a run.
     pub(super) fn put_packed_edits(&self, run: RunKey, edits: &[EditRow]) -> StoreResult<()> {
         let session = session_of(run.0);
-        let packed = (!edits.is_empty()).then(|| packed_edits::pack(edits));
+        let sql = "SELECT key, run_id, loop, turns FROM runs WHERE session = $1 AND key = $2";
+        let of = self.first(session, sql, &[&session, &run.0], packed_run)?;
+        let of = of.filter(|_| !edits.is_empty());
+        let packed = of.map(|of| packed_edits::pack(&of, edits));
         let sql = "UPDATE runs SET edits = $3 WHERE session = $1 AND key = $2";
         self.run(session, sql, &[&session, &run.0, &packed])
             .map(drop)
@@ -75,6 +89,15 @@ impl ScanEdits for PostgresTransaction<'_> {
         self.all(session, EDITS, &[&session, &run.0], |row: &PostgresRow| {
             with_digest(row, edit_row)
         })
+    }
+
+    fn packed_edits_of_run(&self, run: RunKey) -> StoreResult<Option<Vec<u8>>> {
+        let session = session_of(run.0);
+        let sql = "SELECT edits FROM runs WHERE session = $1 AND key = $2";
+        let edits = self.first(session, sql, &[&session, &run.0], |row: &PostgresRow| {
+            row.get("edits")
+        });
+        Ok(edits?.flatten())
     }
 }
 

@@ -1,20 +1,25 @@
 //! Splits a loop that two databases continued differently: what one of them added becomes a branch.
 //!
-//! The branch begins with the turn that differs, and continues the loop after the turn before. Everything that was done
-//! at or after the first different message goes with it: later messages and turns, runs, undos, pins and manifests,
-//! and the loops that continue a later turn. A block over both parts becomes two, one on each, which show the same
-//! messages in the same order. If the first turns differ, the whole loop becomes the branch.
+//! The branch begins with the turn that differs, and continues the loop after the turn before. Everything that refers
+//! to the first different message or a later one goes with it: messages and turns, runs, undos, pins and manifests,
+//! and the loops that continue a later turn. Runs and undos before the first different turn was complete stay with the
+//! loop, and apply to both continuations. A block over both parts becomes two, one on each, which show the same messages
+//! in the same order. Two loops with one id that begin differently share nothing: one of them gets another id.
+//!
+//! What moves depends on what it refers to, not on when it was done: a state may also have what a third database did to
+//! the loop at the same time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use loopstore::extend::StoreError;
 use loopstore::internal::{history_fingerprint, restore_history, shorten_history};
 use loopstore::model::{AgentMessage, ContinuationKind, Json, LoopId, LoopRecord};
-use loopstore_transcripts::internal::form::{JsonTurnRef, LoopLine, NoteLine};
+use loopstore_transcripts::internal::form::{LoopLine, NoteLine};
 use serde_json::value::RawValue;
 
-use crate::document::{Attachment, LoopDocument, SessionDocument, StoredMessageLine};
+use crate::document::{Attachment, LoopDocument, RunDocument, SessionDocument, StoredMessageLine};
 use crate::fork_overlay::{split_edits, split_manifest, split_run_blocks};
+use crate::fork_place::{LoopFork, fork_of};
 use crate::merge::chain_again;
 
 /// The mark between the id of a loop and the end of the id of its branch.
@@ -42,87 +47,15 @@ pub(crate) fn branch_id(loop_id: &LoopId, content: &[u8; 32]) -> Option<LoopId> 
     LoopId::new(format!("{}{MARK}{digits}", &root[..kept])).ok()
 }
 
-/// The place at which a loop is split.
-pub(crate) struct LoopFork<'a> {
-    pub(crate) loop_id: &'a LoopId,
-    pub(crate) branch: &'a LoopId,
-    /// The first turn of the branch, and its first message.
-    pub(crate) turn: u32,
-    pub(crate) seq: u32,
-    /// The first message that differs, and its tick: what was done earlier stays with the loop.
-    different: u32,
-    tick: i64,
-    /// The messages of the loop before the split.
-    pub(crate) messages: Vec<StoredMessageLine>,
-    /// The tokens, bytes and messages of the loop before the first turn of the branch.
-    pub(crate) before: (u64, u64, u64),
-}
-
-impl LoopFork<'_> {
-    /// True if the whole loop becomes the branch.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.turn == 0
-    }
-
-    /// Moves a point of a session: a loop, and the number of its complete turns when something was done at `tick`.
-    fn move_point(&self, loop_id: &mut LoopId, turns: &mut u32, tick: i64) {
-        if loop_id == self.loop_id && self.is_after(tick) {
-            loop_id.clone_from(self.branch);
-            *turns = turns.saturating_sub(self.turn);
-        }
-    }
-
-    /// True if something that was done at this tick belongs to the branch.
-    pub(crate) fn is_after(&self, tick: i64) -> bool {
-        self.is_whole() || tick >= self.tick
-    }
-
-    /// Moves the place of a message.
-    pub(crate) fn move_seq(&self, loop_id: &mut LoopId, seq: &mut u32) {
-        if loop_id == self.loop_id && *seq >= self.seq {
-            loop_id.clone_from(self.branch);
-            *seq -= self.seq;
-        }
-    }
-
-    fn move_turn(&self, place: &mut JsonTurnRef) {
-        if place.loop_id == *self.loop_id && place.turn >= self.turn {
-            place.loop_id.clone_from(self.branch);
-            place.turn -= self.turn;
-        }
-    }
-
-    /// Returns the two parts of a range of turns.
-    pub(crate) fn parts_of_turns(&self, range: Option<(u32, u32)>) -> RangeParts {
-        parts(range, self.turn)
-    }
-
-    /// Returns the two parts of a range of messages.
-    pub(crate) fn parts_of_seqs(&self, range: Option<(u32, u32)>) -> RangeParts {
-        parts(range, self.seq)
-    }
-}
-
-/// The part of a range that stays, and the part in the branch, as numbered there.
-pub(crate) type RangeParts = (Option<(u32, u32)>, Option<(u32, u32)>);
-
-fn parts(range: Option<(u32, u32)>, at: u32) -> RangeParts {
-    let Some((first, last)) = range else {
-        return (None, None);
-    };
-    let stays = (first < at).then(|| (first, last.min(at.saturating_sub(1))));
-    let moved = (last >= at).then(|| (first.max(at) - at, last - at));
-    (stays, moved)
-}
-
-/// Moves the turns from that of message `seq` on, and everything that was done from then on, to a branch.
+/// Moves the turns from that of message `seq` on, and everything that refers to them, to a branch; the whole loop if
+/// there is no such message.
 ///
 /// # Errors
 /// If that is not possible; with the reason.
 pub(crate) fn split(
     document: &mut SessionDocument,
     loop_id: &LoopId,
-    seq: u32,
+    seq: Option<u32>,
     branch: &LoopId,
 ) -> Result<(), String> {
     let found = document
@@ -130,16 +63,24 @@ pub(crate) fn split(
         .iter()
         .position(|one| one.line.loop_id == *loop_id);
     let at = found.ok_or_else(|| format!("loop `{loop_id}` is missing"))?;
-    let fork = fork_of(&document.loops[at], seq, (loop_id, branch));
-    match fork.is_whole() {
+    let fork = fork_of(document, &document.loops[at], seq, (loop_id, branch));
+    match fork.is_whole {
         true => rename(&mut document.loops[at], branch)?,
         false => {
             let branch = split_loop(&mut document.loops[at], &fork)?;
             document.loops.insert(at + 1, branch);
         }
     }
+    let mut moved = HashSet::from([branch.clone()]);
+    // Parents are before their children.
     for one in &mut document.loops {
         move_loop(one, &fork)?;
+        let parent = one.line.parent.as_ref();
+        if one.line.loop_id == *branch || parent.is_some_and(|parent| moved.contains(parent)) {
+            moved.insert(one.line.loop_id.clone());
+            let answers = one.turns.iter_mut().flat_map(|turn| &mut turn.answers);
+            answers.for_each(|place| fork.move_turn(place));
+        }
     }
     if let Some(current) = &mut document.line.current_loop
         && current == loop_id
@@ -147,29 +88,28 @@ pub(crate) fn split(
         current.clone_from(branch);
     }
     for run in &mut document.runs {
-        let line = &mut run.line;
-        fork.move_point(&mut line.loop_id, &mut line.turns, line.tick);
-        if fork.is_after(line.tick) {
-            split_run_blocks(run, &fork, &document.line.counter)?;
-            split_edits(run, &fork)?;
-        }
-        for flip in &mut run.flips {
-            fork.move_point(&mut flip.loop_id, &mut flip.turns, flip.tick);
-        }
+        split_run(run, &fork, &moved, &document.line.counter)?;
     }
     for pin in &mut document.pins {
-        if fork.is_after(pin.tick) {
+        let is_after = pin.leaf == *loop_id && fork.is_point_after(pin.turns, pin.tick);
+        let is_pinned_after = pin.loop_id == *loop_id && pin.seq >= fork.different;
+        if is_after || is_pinned_after || moved.contains(&pin.leaf) {
             fork.move_seq(&mut pin.loop_id, &mut pin.seq);
+            fork.move_point(&mut pin.leaf, &mut pin.turns);
         }
-        fork.move_point(&mut pin.leaf, &mut pin.turns, pin.tick);
     }
     for manifest in &mut document.manifests {
-        let line = &mut manifest.line;
-        if fork.is_after(line.tick) {
-            fork.move_point(&mut line.loop_id, &mut 0, line.tick);
+        let leaf = &mut manifest.line.loop_id;
+        let has_after = manifest.line.parts.iter().any(|part| {
+            let last = part.seqs.map_or(0, |(_, last)| last);
+            part.loop_id == *loop_id && (fork.is_whole || last >= fork.different)
+        });
+        if moved.contains(leaf) || leaf == loop_id && (has_after || fork.is_whole) {
+            fork.move_point(leaf, &mut 0);
             split_manifest(manifest, &fork);
         }
     }
+    name_moved_blocks(document, &fork);
     document
         .attachments
         .iter_mut()
@@ -177,46 +117,60 @@ pub(crate) fn split(
     Ok(())
 }
 
-fn fork_of<'a>(
-    one: &LoopDocument,
-    seq: u32,
-    (loop_id, branch): (&'a LoopId, &'a LoopId),
-) -> LoopFork<'a> {
-    let rest = one.messages.get(seq as usize..).unwrap_or_default();
-    let different = rest.first();
-    let mut turn = different.and_then(|message| message.turn).unwrap_or(0);
-    let mut first = one
-        .turns
-        .get(turn as usize)
-        .map_or(0, |turn| turn.first_seq);
-    // Extensions after a turn do not change it.
-    let of_turn = rest.iter().take_while(|message| message.turn == Some(turn));
-    if different.is_some_and(|message| message.turn.is_some())
-        && first < seq
-        && of_turn.into_iter().all(is_extension)
-    {
-        (turn, first) = (turn + 1, seq);
+/// Moves a run, or the parts of it that are on the branch.
+fn split_run(
+    run: &mut RunDocument,
+    fork: &LoopFork<'_>,
+    moved: &HashSet<LoopId>,
+    counter: &str,
+) -> Result<(), String> {
+    let is_after = match run.line.loop_id == *fork.loop_id {
+        true => fork.is_run_after(run),
+        false => moved.contains(&run.line.loop_id),
+    };
+    if is_after {
+        fork.move_point(&mut run.line.loop_id, &mut run.line.turns);
+        split_run_blocks(run, fork, counter)?;
+        split_edits(run, fork)?;
     }
-    let last = turn
-        .checked_sub(1)
-        .and_then(|last| one.turns.get(last as usize));
-    LoopFork {
-        loop_id,
-        branch,
-        turn,
-        seq: if turn == 0 { 0 } else { first },
-        different: seq,
-        tick: different.map_or(i64::MIN, |message| message.tick),
-        messages: one.messages.clone(),
-        before: last.map_or((0, 0, 0), |last| (last.tokens, last.bytes, last.messages)),
+    for flip in &mut run.flips {
+        if is_after || fork.is_point_after(flip.turns, flip.tick) {
+            fork.move_point(&mut flip.loop_id, &mut flip.turns);
+        }
     }
+    Ok(())
 }
 
-/// True if a message is an extension, which belongs to no turn of its own.
-fn is_extension(line: &StoredMessageLine) -> bool {
-    let message = line.message.as_ref();
-    let message = message.and_then(|json| serde_json::from_str(json.get()).ok());
-    matches!(message, Some(AgentMessage::Extension(_)))
+/// Names the branch where rows refer to a block that is on the branch now.
+fn name_moved_blocks(document: &mut SessionDocument, fork: &LoopFork<'_>) {
+    let blocks = document.runs.iter().flat_map(|run| &run.blocks);
+    let blocks: HashSet<(String, LoopId)> = blocks
+        .map(|block| (block.line.run.clone(), block.line.loop_id.clone()))
+        .collect();
+    let is_moved = |run: &Option<String>, loop_id: &LoopId| {
+        let Some(run) = run.as_ref().filter(|_| loop_id == fork.loop_id) else {
+            return false;
+        };
+        let has = |loop_id: &LoopId| blocks.contains(&(run.clone(), loop_id.clone()));
+        !has(loop_id) && has(fork.branch)
+    };
+    for block in document.runs.iter_mut().flat_map(|run| &mut run.blocks) {
+        if let Some(extends) = &mut block.line.extends
+            && is_moved(&block.extends, &extends.loop_id)
+        {
+            extends.loop_id.clone_from(fork.branch);
+        }
+    }
+    for manifest in &mut document.manifests {
+        let parts = manifest.line.parts.iter_mut().zip(&manifest.block_runs);
+        for (part, run) in parts {
+            if let Some(block) = &mut part.block
+                && is_moved(run, &block.loop_id)
+            {
+                block.loop_id.clone_from(fork.branch);
+            }
+        }
+    }
 }
 
 /// Gives a loop another id.
@@ -271,7 +225,6 @@ fn split_loop(one: &mut LoopDocument, fork: &LoopFork<'_>) -> Result<LoopDocumen
     let is_before = |id: &str| calls_of(&one.messages).any(|text| text.contains(id));
     let calls = std::mem::take(&mut one.calls);
     (one.calls, branch.calls) = calls.into_iter().partition(|call| is_before(&call.call_id));
-    let kept = one.line.clone();
     for turn in &mut branch.turns {
         turn.turn -= fork.turn;
         turn.first_seq = turn.first_seq.saturating_sub(fork.seq);
@@ -289,20 +242,19 @@ fn split_loop(one: &mut LoopDocument, fork: &LoopFork<'_>) -> Result<LoopDocumen
         message.turn = message.turn.and_then(|turn| turn.checked_sub(fork.turn));
     }
     rename_rows(&mut branch, fork.branch);
-    let tick = branch
-        .messages
-        .first()
-        .map_or(kept.tick, |first| first.tick);
     let line = &mut branch.line;
     let kind = ContinuationKind::Branch { tag: TAG.into() };
     line.kind = write_json(&kind)?;
     line.parent = Some(fork.loop_id.clone());
     line.parent_loop_id = Some(fork.loop_id.clone());
-    line.parent_turn = Some(fork.turn - 1);
+    line.parent_turn = fork.turn.checked_sub(1);
     line.parent_seq = None;
-    line.tick = tick.saturating_sub(1);
     line.next_seq -= fork.seq.min(line.next_seq);
-    line.sealed_seq = line.sealed_seq.saturating_sub(fork.seq);
+    // A third database may have completed the common part.
+    line.sealed_seq = match line.sealed_seq > fork.different {
+        true => line.sealed_seq - fork.seq,
+        false => branch.turns.last().map_or(0, |last| last.first_seq),
+    };
     line.turns -= fork.turn.min(line.turns);
     line.complete = line.complete.saturating_sub(fork.turn);
     line.tokens = line.tokens.saturating_sub(fork.before.0);
@@ -319,7 +271,8 @@ fn split_loop(one: &mut LoopDocument, fork: &LoopFork<'_>) -> Result<LoopDocumen
     edit_meta(line, |record| {
         record.loop_id = fork.branch.clone();
         record.parent_loop_id = Some(fork.loop_id.clone());
-        record.parent_turn = Some(i64::from(fork.turn - 1).into());
+        // No turn of the loop if the first one differs.
+        record.parent_turn = Some((i64::from(fork.turn) - 1).into());
         record.continuation_kind = Some(kind);
     })?;
     move_history(&mut branch, fork)?;
@@ -352,6 +305,8 @@ fn system_tokens(line: &StoredMessageLine) -> u64 {
 /// numbers are used in the union.
 fn shorten(one: &mut LoopDocument, fork: &LoopFork<'_>) {
     let line = &mut one.line;
+    line.system_tokens = one.messages.iter().map(system_tokens).sum();
+    line.last_turn_index = one.turns.last().and_then(|turn| turn.turn_index);
     line.next_seq = fork.seq;
     line.sealed_seq = line.sealed_seq.min(fork.seq);
     line.turns = fork.turn;
@@ -397,25 +352,27 @@ fn move_history(branch: &mut LoopDocument, fork: &LoopFork<'_>) -> Result<(), St
     Ok(())
 }
 
-/// Moves what a loop says of others: its parent, and the calls that it answers.
+/// Sets the parent of a loop that continues the branch.
 fn move_loop(one: &mut LoopDocument, fork: &LoopFork<'_>) -> Result<(), String> {
-    for turn in one.turns.iter_mut().filter(|turn| fork.is_after(turn.tick)) {
-        turn.answers
-            .iter_mut()
-            .for_each(|place| fork.move_turn(place));
-    }
-    let line = &mut one.line;
+    let line = &one.line;
     let continues = line.parent.as_ref() == Some(fork.loop_id) && line.loop_id != *fork.branch;
-    let is_after = line
-        .parent_turn
-        .map_or(fork.is_whole(), |turn| turn >= fork.turn);
-    if !continues || !is_after || !fork.is_after(line.tick) {
+    if !continues || !fork.is_child_after(one) {
         return Ok(());
     }
-    line.parent = Some(fork.branch.clone());
-    line.parent_loop_id = Some(fork.branch.clone());
-    line.parent_turn = line.parent_turn.map(|turn| turn - fork.turn);
-    line.parent_seq = line.parent_seq.map(|seq| seq.saturating_sub(fork.seq));
+    let line = &mut one.line;
+    let mut place = line.clone();
+    place.parent = Some(fork.branch.clone());
+    place.parent_loop_id = Some(fork.branch.clone());
+    place.parent_turn = line.parent_turn.map(|turn| turn - fork.turn);
+    place.parent_seq = line.parent_seq.map(|seq| seq.saturating_sub(fork.seq));
+    move_to(line, &place)
+}
+
+/// Gives a loop the parent of another one.
+pub(crate) fn move_to(line: &mut LoopLine, place: &LoopLine) -> Result<(), String> {
+    line.parent.clone_from(&place.parent);
+    line.parent_loop_id.clone_from(&place.parent_loop_id);
+    (line.parent_turn, line.parent_seq) = (place.parent_turn, place.parent_seq);
     let (parent, turn) = (line.parent_loop_id.clone(), line.parent_turn);
     edit_meta(line, |record| {
         record.parent_loop_id = parent;

@@ -8,7 +8,7 @@ use loopstore_transcripts::internal::form::{
 };
 
 use crate::document::{BlockDocument, ManifestDocument, RunDocument, StoredMessageLine};
-use crate::fork::LoopFork;
+use crate::fork_place::LoopFork;
 
 /// Splits the blocks of a run that are on the loop.
 pub(crate) fn split_run_blocks(
@@ -18,12 +18,6 @@ pub(crate) fn split_run_blocks(
 ) -> Result<(), String> {
     let mut blocks = Vec::with_capacity(run.blocks.len());
     for mut block in std::mem::take(&mut run.blocks) {
-        if let Some(extends) = &mut block.line.extends
-            && fork.is_whole()
-            && extends.loop_id == *fork.loop_id
-        {
-            extends.loop_id.clone_from(fork.branch);
-        }
         if block.line.loop_id != *fork.loop_id {
             move_coverage(&mut block, fork);
             blocks.push(block);
@@ -91,16 +85,12 @@ fn split_block(
     let line = &block.line;
     let sections = [line.keep_first, line.keep_compacted, line.keep_recent];
     let parts = sections.map(|section| fork.parts_of_turns(section));
+    // A rollup is on the last loop that it covers.
+    let is_rollup = !matches!(&*line.kind, "current" | "earlier");
     let is_moved = parts.iter().any(|(_, moved)| moved.is_some());
-    let stays = parts.iter().any(|(stays, _)| stays.is_some());
-    if !is_moved && !fork.is_whole() {
+    let stays = !is_rollup && parts.iter().any(|(stays, _)| stays.is_some());
+    if !is_moved && !is_rollup && fork.turn > 0 {
         return Ok((Some(block), None));
-    }
-    if stays && !matches!(&*line.kind, "current" | "earlier") {
-        let (run, loop_id) = (&line.run, fork.loop_id);
-        return Err(format!(
-            "both databases continued loop `{loop_id}`, and run {run} wrote a summary over the place where they part"
-        ));
     }
     let mut moved = block.clone();
     moved.line.loop_id.clone_from(fork.branch);
@@ -212,12 +202,14 @@ fn size_of(line: &BlockLine, fork: &LoopFork<'_>, counter: &str) -> Result<Sizes
     if shown.is_empty() {
         return Ok(size);
     }
-    let quoted =
-        || "a pinned message is quoted after the place where both databases part".to_owned();
     let unknown = || format!("tokens are counted with {counter}, which is not known here");
     let counter = counter_named(counter).ok_or_else(unknown)?;
     for shown in shown {
-        let message = shown.message.as_ref().ok_or_else(quoted)?;
+        let Some(message) = shown.message.as_ref() else {
+            // A quote of a pinned message, or the rest of a redacted one.
+            add(&mut size, fork.quoted_size(shown));
+            continue;
+        };
         let message: AgentMessage =
             serde_json::from_str(message.get()).map_err(|error| error.to_string())?;
         let bytes = json_bytes(&message).map_err(|error| error.to_string())?;
@@ -235,7 +227,7 @@ fn add(size: &mut Sizes, message: Option<(u64, u64)>) {
 }
 
 /// Returns the tokens and bytes of a message; `None` for an extension.
-fn message_size(line: &StoredMessageLine) -> Option<(u64, u64)> {
+pub(crate) fn message_size(line: &StoredMessageLine) -> Option<(u64, u64)> {
     let message: AgentMessage = serde_json::from_str(line.message.as_ref()?.get()).ok()?;
     match message {
         AgentMessage::Extension(_) => None,
@@ -314,7 +306,7 @@ fn split_part(part: PartForm, fork: &LoopFork<'_>) -> Vec<PartForm> {
         }
         moved
     };
-    if fork.is_whole() {
+    if fork.turn == 0 {
         return vec![moved(part.seqs, part.messages)];
     }
     match fork.parts_of_seqs(part.seqs) {

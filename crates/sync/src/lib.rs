@@ -29,6 +29,7 @@ mod files;
 mod fingerprint;
 mod fork;
 mod fork_overlay;
+mod fork_place;
 mod hides;
 mod local;
 mod merge;

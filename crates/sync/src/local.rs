@@ -167,6 +167,12 @@ impl Peer for LocalPeer<'_> {
                 return Err(PeerError::Session(reason.into()));
             }
         }
+        if expected.is_none() {
+            let document = SessionDocument::parse(id, text).map_err(PeerError::Session)?;
+            if let Some(id) = hides::later_id(self.database, &document)? {
+                return Ok(StoreOutcome::Renamed(id));
+            }
+        }
         let expected = expected.map(SessionText::digest);
         let offered = match self.offered_to.take().as_ref() == Some(id) {
             true => std::mem::take(&mut self.offered),
@@ -279,7 +285,7 @@ impl LocalPeer<'_> {
         scan: &dyn StoreScan,
         content: &Receipt,
     ) -> StoreResult<(RemoveOutcome, Option<SessionRow>)> {
-        let Some(row) = scan.session(&content.session)? else {
+        let Some(row) = named_by(scan, &content.session)? else {
             return Ok((RemoveOutcome::Absent, None));
         };
         if !is_in(&self.filter, &row) {
@@ -339,6 +345,14 @@ impl LocalPeer<'_> {
         }
         Ok(outcome)
     }
+}
+
+/// Returns the session that a receipt names. One of the databases may have hidden it.
+fn named_by(scan: &dyn StoreScan, id: &SessionId) -> StoreResult<Option<SessionRow>> {
+    let shown = id.as_str().rsplit_once('~');
+    let shown = shown.and_then(|(shown, _)| SessionId::new(shown).ok());
+    let ids: Vec<&SessionId> = [id].into_iter().chain(&shown).collect();
+    Ok(hides::known_as(scan, &ids)?.into_iter().next())
 }
 
 /// True if a receipt is stored.

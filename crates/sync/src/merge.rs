@@ -9,9 +9,9 @@
 //!   the ticks of their runs.
 //! - A message that one state redacted is redacted.
 //!
-//! The events of both states get ticks in one order ([`ticks`](crate::ticks)).
+//! Events keep their ticks ([`ticks`](crate::ticks)). The union depends on neither the order nor the grouping of the
+//! states that it was made from, since all rows are chosen, named and ordered by their contents.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use loopstore::extend::codec;
@@ -71,11 +71,13 @@ pub(crate) fn merge(
             branches: BTreeSet::new(),
         }
     };
-    if redacted != Some(MergeSide::A) && covers(&b_document, &a_document) {
-        return Ok(with_attachments(b));
-    }
-    if redacted != Some(MergeSide::B) && covers(&a_document, &b_document) {
-        return Ok(with_attachments(a));
+    let a_covers = redacted != Some(MergeSide::B) && covers(&a_document, &b_document);
+    let b_covers = redacted != Some(MergeSide::A) && covers(&b_document, &a_document);
+    // Two states with the same rows in other orders get one order below.
+    match (a_covers, b_covers) {
+        (true, false) => return Ok(with_attachments(a)),
+        (false, true) => return Ok(with_attachments(b)),
+        _ => {}
     }
     match redacted {
         Some(MergeSide::A) => check_redacted(&a_document, &b_document)?,
@@ -97,7 +99,7 @@ pub(crate) fn merge(
         fork::split(document, &conflict.loop_id, conflict.seq, &conflict.branch)?;
         branches.insert((conflict.branch, conflict.loop_id));
     }
-    let last = ticks::align(&mut a_document, &mut b_document)?;
+    let last = ticks::align(&mut a_document, &mut b_document);
     let mut union = unite(a_document, b_document, redacted)?;
     union.line.tick = union.line.tick.max(last);
     Ok(Union {
@@ -140,8 +142,8 @@ fn check_redacted(redacted: &SessionDocument, other: &SessionDocument) -> Result
 /// A loop that both states continued differently.
 struct Conflict {
     loop_id: LoopId,
-    /// The first message that differs.
-    seq: u32,
+    /// The first message that differs; `None` if the loops begin differently.
+    seq: Option<u32>,
     /// The state whose continuation becomes a branch.
     loser: MergeSide,
     /// The id of the branch.
@@ -158,42 +160,61 @@ fn conflict(a: &SessionDocument, b: &SessionDocument) -> Option<Conflict> {
         let Some((seq, of_a, of_b)) = difference(one, other) else {
             continue;
         };
-        let loser = match of_a.cmp(&of_b) {
-            Ordering::Less => MergeSide::B,
+        let branch = |content: Option<[u8; 32]>| fork::branch_id(&one.line.loop_id, &content?);
+        let (branch_of_a, branch_of_b) = (branch(of_a), branch(of_b));
+        let is_branch = |document: &SessionDocument, id: &Option<LoopId>| {
+            id.as_ref().is_some_and(|id| document.loop_of(id).is_some())
+        };
+        // A continuation that is a branch in the other state was one before, and stays one.
+        let was_a = is_branch(b, &branch_of_a) && !is_branch(a, &branch_of_a);
+        let was_b = is_branch(a, &branch_of_b) && !is_branch(b, &branch_of_b);
+        let loser = match (was_a, was_b) {
+            (true, false) => MergeSide::A,
+            (false, true) => MergeSide::B,
+            // One state continues the other one.
+            _ if of_a.is_none() || of_b.is_none() => continue,
+            _ if of_a < of_b => MergeSide::B,
             _ => MergeSide::A,
         };
-        let key = match loser {
-            MergeSide::A => of_a,
-            MergeSide::B => of_b,
+        let branch = match loser {
+            MergeSide::A => branch_of_a,
+            MergeSide::B => branch_of_b,
         };
-        let branch = fork::branch_id(&one.line.loop_id, &key)?;
         return Some(Conflict {
             loop_id: one.line.loop_id.clone(),
             seq,
             loser,
-            branch,
+            branch: branch?,
         });
     }
     None
 }
 
-/// Returns the first message in which two states of a loop differ, with a digest of the content of each; `None` if one
-/// continues the other.
-fn difference(a: &LoopDocument, b: &LoopDocument) -> Option<(u32, [u8; 32], [u8; 32])> {
+/// The first message in which two states of a loop differ, or `None` if the loops begin differently, with a digest of the content of each; `None` for a state
+/// that ends before it.
+type Difference = (Option<u32>, Option<[u8; 32]>, Option<[u8; 32]>);
+
+/// Returns the first difference of two states of a loop; `None` if they have the same messages.
+fn difference(a: &LoopDocument, b: &LoopDocument) -> Option<Difference> {
+    let begin = |one: &LoopDocument| {
+        let line = &one.line;
+        // The parent's id depends on the branches that were made before.
+        format!("{} {:?} {}", line.kind, line.started_at, line.tick)
+    };
     let (of_a, of_b) = (begin_of(&a.line), begin_of(&b.line));
-    if (of_a.1, &a.line.started_at) != (of_b.1, &b.line.started_at) {
-        let key = |one: &LoopDocument| {
-            let mut hash = Sha256::new();
-            // The parent's id depends on the branches that were made before.
-            hash.update(format!("{} {:?}", one.line.kind, one.line.started_at));
-            hash.update(one.messages.first().map(content_key).unwrap_or_default());
-            hash.finalize().into()
-        };
-        return Some((0, key(a), key(b)));
+    let is_same_place = (of_a.1, &a.line.started_at) == (of_b.1, &b.line.started_at);
+    if !is_same_place && begin(a) != begin(b) {
+        let key = |one: &LoopDocument| Some(Sha256::digest(begin(one)).into());
+        return Some((None, key(a), key(b)));
     }
     let pairs = a.messages.iter().zip(&b.messages);
-    let (seq, (a, b)) = (0..).zip(pairs).find(|(_, (a, b))| !is_same(a, b))?;
-    Some((seq, content_key(a), content_key(b)))
+    let common = pairs.take_while(|(a, b)| is_same(a, b)).count();
+    let (of_a, of_b) = (a.messages.get(common), b.messages.get(common));
+    if of_a.is_none() && of_b.is_none() {
+        return None;
+    }
+    let seq = u32::try_from(common).ok()?;
+    Some((Some(seq), of_a.map(content_key), of_b.map(content_key)))
 }
 
 /// True if two messages of one place are the same: stored once and copied, or imported by both from one transcript.
@@ -215,7 +236,8 @@ fn unite(
     b: SessionDocument,
     redacted: Option<MergeSide>,
 ) -> Result<SessionDocument, String> {
-    let mut line = unite_lines(&a.line, &b.line, redacted)?;
+    let line = unite_lines(&a.line, &b.line, redacted)?;
+    let is_at_newest = is_at_newest(&a) && is_at_newest(&b);
     let (mut loops, theirs): (Vec<LoopDocument>, Vec<LoopDocument>) = (Vec::new(), b.loops);
     let mut theirs: HashMap<LoopId, LoopDocument> = theirs
         .into_iter()
@@ -223,7 +245,7 @@ fn unite(
         .collect();
     for one in a.loops {
         loops.push(match theirs.remove(&one.line.loop_id) {
-            Some(other) => unite_loops(one, other, redacted),
+            Some(other) => unite_loops(one, other, redacted)?,
             None => one,
         });
     }
@@ -235,20 +257,15 @@ fn unite(
         hides: by_tick(a.hides, b.hides, |hide| hide.tick),
         manifests: unite_manifests(a.manifests, b.manifests),
         attachments: unite_attachments(a.attachments, b.attachments),
-        line: line.clone(),
+        line,
     };
-    if union
-        .hides
-        .last()
-        .is_some_and(|hide| hide.session != line.session)
-    {
+    let hide = union.hides.last();
+    if hide.is_some_and(|hide| hide.session != union.line.session) {
         return Err("it was hidden or shown again differently in both databases".into());
     }
-    if let Some(id) = &line.current_loop
-        && union.loop_of(id).is_none()
-    {
-        line.current_loop = union.loops.last().map(|one| one.line.loop_id.clone());
-        union.line = line;
+    let current = union.line.current_loop.as_ref();
+    if is_at_newest || current.is_some_and(|id| union.loop_of(id).is_none()) {
+        union.line.current_loop = newest_loop(&union).cloned();
     }
     number_blocks(&mut union);
     Ok(union)
@@ -259,6 +276,7 @@ fn either(newer: &Option<String>, older: &Option<String>) -> Option<String> {
     newer.clone().or_else(|| older.clone())
 }
 
+/// Returns the line of the newer state, with the labels that only the older one has.
 fn unite_lines(
     a: &SessionLine,
     b: &SessionLine,
@@ -271,9 +289,9 @@ fn unite_lines(
         ));
     }
     let rank = |line: &SessionLine| {
-        let mut line = line.clone();
-        (line.created_at, line.last_active_at) = (None, None);
-        (line.tick, text_of(&line))
+        let mut like = line.clone();
+        (like.created_at, like.last_active_at, like.current_loop) = (None, None, None);
+        (line.tick, text_of(&like), line.current_loop.clone())
     };
     let is_a_newer = match redacted {
         Some(side) => side == MergeSide::A,
@@ -293,15 +311,37 @@ fn unite_lines(
     })
 }
 
+/// Returns the loop that was last begun or appended to. Of loops with the same tick it is the one with the last id.
+fn newest_loop(document: &SessionDocument) -> Option<&LoopId> {
+    let tick = |one: &LoopDocument| one.messages.last().map_or(one.line.tick, |last| last.tick);
+    let newest = document
+        .loops
+        .iter()
+        .max_by_key(|one| (tick(one), one.line.loop_id.as_str()));
+    newest.map(|one| &one.line.loop_id)
+}
+
+/// True if the current loop of a state is the one that was last begun or appended to.
+fn is_at_newest(document: &SessionDocument) -> bool {
+    newest_loop(document) == document.line.current_loop.as_ref()
+}
+
 /// Returns the union of two states of a loop of which one continues the other.
-fn unite_loops(a: LoopDocument, b: LoopDocument, redacted: Option<MergeSide>) -> LoopDocument {
+fn unite_loops(
+    a: LoopDocument,
+    b: LoopDocument,
+    redacted: Option<MergeSide>,
+) -> Result<LoopDocument, String> {
+    // The values that are computed again below do not count, so that a union ranks as the state that it was made from.
     let rank = |one: &LoopDocument| {
+        let mut line = one.line.clone();
+        (line.sealed_seq, line.generation, line.chain) = (0, 0, String::new());
+        (line.parent, line.parent_loop_id) = (None, None);
         (
             one.messages.len(),
-            one.line.status.is_ended(),
-            one.line.sealed_seq,
+            line.status.is_ended(),
             one.notes.len(),
-            text_of(&one.line),
+            text_of(&line),
         )
     };
     let is_a_longer = match redacted.filter(|_| a.messages.len() == b.messages.len()) {
@@ -309,6 +349,11 @@ fn unite_loops(a: LoopDocument, b: LoopDocument, redacted: Option<MergeSide>) ->
         None => rank(&a) >= rank(&b),
     };
     let (mut union, other) = if is_a_longer { (a, b) } else { (b, a) };
+    let place = |one: &LoopDocument| one.line.parent.as_ref().map(|id| id.as_str().to_owned());
+    // One state has made a branch of the parent.
+    if place(&other) > place(&union) {
+        fork::move_to(&mut union.line, &other.line)?;
+    }
     let sealed = other.line.sealed_seq.min(union.line.next_seq);
     union.line.sealed_seq = union.line.sealed_seq.max(sealed);
     let mut is_changed = false;
@@ -330,6 +375,9 @@ fn unite_loops(a: LoopDocument, b: LoopDocument, redacted: Option<MergeSide>) ->
         unite_call(&mut union.calls, call);
     }
     union
+        .calls
+        .sort_by_key(|call| (call.started_at.clone(), call.call_id.clone(), call.nth));
+    Ok(union)
 }
 
 fn unite_call(calls: &mut Vec<CallLine>, call: CallLine) {
@@ -338,10 +386,7 @@ fn unite_call(calls: &mut Vec<CallLine>, call: CallLine) {
     match calls.iter_mut().find(is_same) {
         Some(known) if rank(known) < rank(&call) => *known = call,
         Some(_) => {}
-        None => {
-            calls.push(call);
-            calls.sort_by_key(|call| (call.started_at.clone(), call.call_id.clone(), call.nth));
-        }
+        None => calls.push(call),
     }
 }
 
@@ -357,29 +402,28 @@ pub(crate) fn chain_again(one: &mut LoopDocument) {
 }
 
 /// Returns the loops in one order: by tick and id, parents first.
-fn in_order(mut loops: Vec<LoopDocument>) -> Result<Vec<LoopDocument>, String> {
-    loops.sort_by_key(|one| (one.line.tick, one.line.loop_id.as_str().to_owned()));
+fn in_order(loops: Vec<LoopDocument>) -> Result<Vec<LoopDocument>, String> {
     let ids: HashSet<LoopId> = loops.iter().map(|one| one.line.loop_id.clone()).collect();
-    let mut placed: HashSet<LoopId> = HashSet::new();
-    let mut ordered = Vec::with_capacity(loops.len());
-    while !loops.is_empty() {
-        let mut waiting = Vec::new();
-        let before = ordered.len();
-        for one in loops {
-            let parent = one.line.parent.as_ref();
-            if parent.is_none_or(|id| placed.contains(id) || !ids.contains(id)) {
-                placed.insert(one.line.loop_id.clone());
-                ordered.push(one);
-            } else {
-                waiting.push(one);
-            }
+    let count = loops.len();
+    let mut children: HashMap<LoopId, Vec<LoopDocument>> = HashMap::new();
+    let mut ready: BTreeMap<(i64, String), LoopDocument> = BTreeMap::new();
+    let place = |one: &LoopDocument| (one.line.tick, one.line.loop_id.as_str().to_owned());
+    for one in loops {
+        match one.line.parent.clone().filter(|id| ids.contains(id)) {
+            Some(parent) => children.entry(parent).or_default().push(one),
+            None => drop(ready.insert(place(&one), one)),
         }
-        if ordered.len() == before {
-            return Err("its loops continue each other in a circle".into());
-        }
-        loops = waiting;
     }
-    Ok(ordered)
+    let mut ordered = Vec::with_capacity(count);
+    while let Some((_, next)) = ready.pop_first() {
+        let own = children.remove(&next.line.loop_id);
+        ready.extend(own.into_iter().flatten().map(|one| (place(&one), one)));
+        ordered.push(next);
+    }
+    match ordered.len() == count {
+        true => Ok(ordered),
+        false => Err("its loops continue each other in a circle".into()),
+    }
 }
 
 /// Returns all rows of both, each once, in the order of their ticks.

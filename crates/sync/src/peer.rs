@@ -192,6 +192,8 @@ pub(crate) enum StoreOutcome {
     Changed,
     /// A program drives one of its loops.
     InUse(String),
+    /// The session is stored under this id: it was hidden or shown again.
+    Renamed(SessionId),
 }
 
 /// The result of a removal.

@@ -369,8 +369,11 @@ impl<'a> SyncRun<'a> {
         if is_renamed && !self.dry_run && self.peer(to).follow_hides(text, id)? {
             return Ok(Attempt::Again);
         }
-        if !self.store(to, id, None, text)? {
-            return Ok(Attempt::Again);
+        match self.write(to, id, None, text)? {
+            StoreOutcome::Stored => {}
+            // The session is brought together under its later id.
+            StoreOutcome::Renamed(_) => return Ok(Attempt::Done(SessionChange::Gone)),
+            _ => return Ok(Attempt::Again),
         }
         Ok(Attempt::Done(match to {
             SyncSide::Here => SessionChange::Fetched,
@@ -386,14 +389,23 @@ impl<'a> SyncRun<'a> {
         expected: Option<&SessionText>,
         text: &SessionText,
     ) -> PeerResult<bool> {
+        Ok(self.write(side, id, expected, text)? == StoreOutcome::Stored)
+    }
+
+    fn write(
+        &mut self,
+        side: SyncSide,
+        id: &SessionId,
+        expected: Option<&SessionText>,
+        text: &SessionText,
+    ) -> PeerResult<StoreOutcome> {
         if self.dry_run {
-            return Ok(true);
+            return Ok(StoreOutcome::Stored);
         }
         self.send_files(id, side, true)?;
         match self.peer(side).store(id, expected, text)? {
-            StoreOutcome::Stored => Ok(true),
-            StoreOutcome::Changed => Ok(false),
             StoreOutcome::InUse(reason) => Err(PeerError::Session(reason)),
+            outcome => Ok(outcome),
         }
     }
 

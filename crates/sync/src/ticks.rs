@@ -1,78 +1,144 @@
-//! The ticks of a union. Each database counts its own ticks, so two continuations use the same ones.
+//! The ticks of a union.
 //!
-//! A tick orders what was done to a session, and each tick is used once. In the union every event keeps its place
-//! relative to the other events of each database: an event that both have gets the later of its two ticks, and later
-//! events are moved up as far as needed. Equal ticks are then separated in the order of the events' names. All of it
-//! depends on the events only, so every database finds the same ticks, and further syncs change nothing.
+//! A tick orders what was done to a session. Each database raises its own counter, beginning after the ticks that it
+//! has received: what was done after something else has a later tick. So an event keeps its tick in every database, and
+//! two databases that continued a session at the same time use the same ticks. Rows with equal ticks are in the order
+//! of their names ([`merge`](crate::merge)), which is the same in every database.
+//!
+//! Only a session that two databases imported independently may have other ticks for the same events. Each event then
+//! gets the later of both ticks, and what has to come after it is moved up: the messages of a loop after its start and
+//! in their order, a run after the messages that it covers, an undo after its run. These are the least ticks with that
+//! property, so they do not depend on the order in which databases were brought together.
 
 use std::collections::HashMap;
 
 use loopstore::model::LoopId;
 
-use crate::document::{SessionDocument, text_of};
+use crate::document::{LoopDocument, SessionDocument, text_of};
 
-/// The number of passes after which the ticks of two databases must agree.
-const PASSES: usize = 1_000;
-
-/// The name of an event. Events of one tick are in this order.
+/// The name of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Event {
     Loop(LoopId),
-    /// The messages of a loop that were appended at one tick, by the first of them.
-    Append(LoopId, u32),
+    Message(LoopId, u32),
     Run(String),
-    Flip(String, String),
-    Pin(String),
-    Hide(String),
+    /// An undo or redo of a run, and its number among those that are equal.
+    Flip(String, u32),
+    Pin(String, u32),
+    Hide(String, u32),
 }
 
 /// Gives the events of both states the ticks that they have in the union. Returns the last tick.
-///
-/// # Errors
-/// If the states have common events in another order; with the reason.
-pub(crate) fn align(a: &mut SessionDocument, b: &mut SessionDocument) -> Result<i64, String> {
-    let sides = [events(a), events(b)];
-    let mut ticks: HashMap<Event, i64> = HashMap::new();
-    for (event, tick) in sides.iter().flatten() {
-        let known = ticks.entry(event.clone()).or_insert(*tick);
-        *known = (*known).max(*tick);
-    }
-    let mut passes = 0;
-    // Each pass raises the events of both sides.
-    while sides.each_ref().map(|side| raise(side, &mut ticks)) != [false, false] {
-        passes += 1;
-        if passes > PASSES {
-            return Err("both databases have the same events in another order".into());
+pub(crate) fn align(a: &mut SessionDocument, b: &mut SessionDocument) -> i64 {
+    let mut last = a.line.tick.max(b.line.tick);
+    if !is_aligned(a, b) {
+        let sides = [events(a), events(b)];
+        let mut ticks: HashMap<Event, i64> = HashMap::new();
+        for (event, tick) in sides.iter().flatten() {
+            let known = ticks.entry(event.clone()).or_insert(*tick);
+            *known = (*known).max(*tick);
         }
+        let mut orders = orders(a);
+        orders.extend(self::orders(b));
+        while raise(&orders, &mut ticks) {}
+        for (document, side) in [a, b].into_iter().zip(&sides) {
+            apply(document, side, &ticks);
+        }
+        last = last.max(ticks.into_values().max().unwrap_or(0));
     }
-    let mut ordered: Vec<(i64, Event)> =
-        (ticks.into_iter().map(|(event, tick)| (tick, event))).collect();
-    ordered.sort();
-    let mut last = 0;
-    let mut united = HashMap::with_capacity(ordered.len());
-    for (tick, event) in ordered {
-        last = tick.max(last + 1);
-        united.insert(event, last);
-    }
-    for (document, side) in [a, b].into_iter().zip(&sides) {
-        apply(document, side, &united);
-    }
-    Ok(last)
+    last
 }
 
-/// Raises the ticks of events that come after others; returns true if one was raised.
-fn raise(side: &[(Event, i64)], ticks: &mut HashMap<Event, i64>) -> bool {
+/// True if the events that both states have are at the same ticks.
+fn is_aligned(a: &SessionDocument, b: &SessionDocument) -> bool {
+    let theirs = b.loop_index();
+    let is_same = |one: &LoopDocument| {
+        let Some(other) = theirs.get(&one.line.loop_id).map(|at| &b.loops[*at]) else {
+            return true;
+        };
+        let mut pairs = one.messages.iter().zip(&other.messages);
+        one.line.tick == other.line.tick && pairs.all(|(a, b)| a.tick == b.tick)
+    };
+    let runs: HashMap<&str, i64> = (b.runs.iter())
+        .map(|run| (&*run.line.run, run.line.tick))
+        .collect();
+    a.loops.iter().all(is_same)
+        && a.runs.iter().all(|run| {
+            let other = runs.get(&*run.line.run);
+            other.is_none_or(|tick| *tick == run.line.tick)
+        })
+}
+
+/// Raises the ticks of events that come before an event that they have to follow; returns true if one was raised.
+fn raise(orders: &[(Event, Event, i64)], ticks: &mut HashMap<Event, i64>) -> bool {
     let mut is_raised = false;
-    let (mut before, mut last) = (i64::MIN, 0);
-    for (event, tick) in side {
-        let least = last + i64::from(*tick > before);
-        let known = ticks.entry(event.clone()).or_insert(least);
-        if *known < least {
-            (is_raised, *known) = (true, least);
+    for (before, after, gap) in orders {
+        let Some(least) = ticks.get(before).map(|tick| tick + gap) else {
+            continue;
+        };
+        if let Some(tick) = ticks.get_mut(after)
+            && *tick < least
+        {
+            (is_raised, *tick) = (true, least);
         }
-        (before, last) = (*tick, (*known).max(last));
     }
     is_raised
+}
+
+/// Returns pairs of events of which the second follows the first, with the least difference of their ticks.
+fn orders(document: &SessionDocument) -> Vec<(Event, Event, i64)> {
+    let mut orders = Vec::new();
+    for one in &document.loops {
+        let id = &one.line.loop_id;
+        if let Some(parent) = &one.line.parent {
+            orders.push((Event::Loop(parent.clone()), Event::Loop(id.clone()), 0));
+        }
+        let mut before = (Event::Loop(id.clone()), 1);
+        for message in &one.messages {
+            let event = Event::Message(id.clone(), message.seq);
+            orders.push((before.0, event.clone(), before.1));
+            before = (event, 0);
+        }
+    }
+    for run in &document.runs {
+        let event = Event::Run(run.line.run.clone());
+        orders.push((Event::Loop(run.line.loop_id.clone()), event.clone(), 1));
+        for block in &run.blocks {
+            if let Some(last) = block.line.through.checked_sub(1) {
+                let last = Event::Message(block.line.loop_id.clone(), last);
+                orders.push((last, event.clone(), 1));
+            }
+        }
+        for (flip, _) in flips(document, &run.line.run) {
+            orders.push((event.clone(), flip, 1));
+        }
+    }
+    orders
+}
+
+/// Numbers equal rows.
+#[derive(Default)]
+struct EqualRows(HashMap<String, u32>);
+
+impl EqualRows {
+    fn next(&mut self, text: String) -> (String, u32) {
+        let number = self.0.entry(text.clone()).or_default();
+        *number += 1;
+        (text, *number)
+    }
+}
+
+/// Returns the undos and redos of a run with their ticks.
+fn flips(document: &SessionDocument, run: &str) -> Vec<(Event, i64)> {
+    let mut equal = EqualRows::default();
+    let runs = document.runs.iter().filter(|one| one.line.run == run);
+    let named = runs.flat_map(|one| &one.flips).map(|flip| {
+        let mut line = flip.clone();
+        line.tick = 0;
+        let (text, number) = equal.next(text_of(&line));
+        (Event::Flip(text, number), flip.tick)
+    });
+    named.collect()
 }
 
 /// Returns the events of a session with their ticks, in order.
@@ -81,30 +147,27 @@ fn events(document: &SessionDocument) -> Vec<(Event, i64)> {
     for one in &document.loops {
         let id = &one.line.loop_id;
         events.push((Event::Loop(id.clone()), one.line.tick));
-        let mut before = None;
-        for message in &one.messages {
-            if before.replace(message.tick) != Some(message.tick) {
-                events.push((Event::Append(id.clone(), message.seq), message.tick));
-            }
-        }
+        let messages = one.messages.iter();
+        events.extend(
+            messages.map(|message| (Event::Message(id.clone(), message.seq), message.tick)),
+        );
     }
     for run in &document.runs {
         events.push((Event::Run(run.line.run.clone()), run.line.tick));
-        for flip in &run.flips {
-            let mut line = flip.clone();
-            line.tick = 0;
-            events.push((Event::Flip(flip.run.clone(), text_of(&line)), flip.tick));
-        }
+        events.extend(flips(document, &run.line.run));
     }
+    let mut equal = EqualRows::default();
     for pin in &document.pins {
         let mut line = pin.clone();
         line.tick = 0;
-        events.push((Event::Pin(text_of(&line)), pin.tick));
+        let (text, number) = equal.next(text_of(&line));
+        events.push((Event::Pin(text, number), pin.tick));
     }
     for hide in &document.hides {
         let mut line = hide.clone();
         line.tick = 0;
-        events.push((Event::Hide(text_of(&line)), hide.tick));
+        let (text, number) = equal.next(text_of(&line));
+        events.push((Event::Hide(text, number), hide.tick));
     }
     events.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
     events
@@ -118,8 +181,8 @@ fn apply(document: &mut SessionDocument, side: &[(Event, i64)], ticks: &HashMap<
         one.line.tick = of(&Event::Loop(id.clone()), one.line.tick);
         let mut moved: HashMap<i64, i64> = HashMap::new();
         for message in &mut one.messages {
-            let append = || of(&Event::Append(id.clone(), message.seq), message.tick);
-            let tick = *moved.entry(message.tick).or_insert_with(append);
+            let tick = of(&Event::Message(id.clone(), message.seq), message.tick);
+            moved.insert(message.tick, tick);
             message.tick = tick;
         }
         // The tick of a turn is that of its last message which is no extension.
@@ -135,20 +198,26 @@ fn apply(document: &mut SessionDocument, side: &[(Event, i64)], ticks: &HashMap<
             line.tick = of(event, *former);
         }
     }
+    let mut equal = EqualRows::default();
     for run in &mut document.runs {
         let line = &mut run.line;
         line.tick = of(&Event::Run(line.run.clone()), line.tick);
         for flip in &mut run.flips {
             let former = std::mem::take(&mut flip.tick);
-            flip.tick = of(&Event::Flip(flip.run.clone(), text_of(flip)), former);
+            let (text, number) = equal.next(text_of(flip));
+            flip.tick = of(&Event::Flip(text, number), former);
         }
     }
+    let mut equal = EqualRows::default();
     for pin in &mut document.pins {
         let former = std::mem::take(&mut pin.tick);
-        pin.tick = of(&Event::Pin(text_of(pin)), former);
+        let (text, number) = equal.next(text_of(pin));
+        pin.tick = of(&Event::Pin(text, number), former);
     }
+    let mut equal = EqualRows::default();
     for hide in &mut document.hides {
         let former = std::mem::take(&mut hide.tick);
-        hide.tick = of(&Event::Hide(text_of(hide)), former);
+        let (text, number) = equal.next(text_of(hide));
+        hide.tick = of(&Event::Hide(text, number), former);
     }
 }

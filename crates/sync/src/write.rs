@@ -82,10 +82,8 @@ fn transaction(
     });
     match (written, result) {
         (Ok(()), Some(result)) => result,
-        (Err(_), Some(failed @ (Err(_) | Ok(StoreOutcome::Changed | StoreOutcome::InUse(_))))) => {
-            failed
-        }
-        (Err(error), _) => Err(error.into()),
+        (Err(error), Some(Ok(StoreOutcome::Stored)) | None) => Err(error.into()),
+        (Err(_), Some(failed)) => failed,
         (Ok(()), None) => Err(PeerError::Session("the store did not run the write".into())),
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use loopstore::extend::{
-    CoverageRow, Disposition, EditRow, LoopKey, Outcome, RunRow, StoreResult, digest, edit_sizes,
-    packed_edits,
+    CoverageRow, Disposition, EditRow, LoopKey, Outcome, PackedRun, RunRow, StoreResult, digest,
+    edit_sizes, packed_edits,
 };
 use loopstore::model::EditAction;
 
@@ -23,7 +23,7 @@ pub(super) fn check(
 ) -> StoreResult<()> {
     let edits = verify.scan.edits_and_digests(row.key);
     let edits = verify.found.readable(place, edits)?.unwrap_or_default();
-    check_packed(verify, scope, place, row, &edits);
+    check_packed(verify, place, row, &edits)?;
     for (ordinal, (edit, stored)) in edits.into_iter().enumerate() {
         verify.found.checked.edits += 1;
         let place = format!("{place}, edit {ordinal}");
@@ -51,26 +51,28 @@ pub(super) fn check(
 /// Checks that the packed edits of a committed run are those of its rows: contexts are built from them.
 fn check_packed(
     verify: &mut Verify<'_>,
-    scope: &mut SessionScope,
     place: &str,
     row: &RunRow,
     edits: &[(EditRow, [u8; 32])],
-) {
+) -> StoreResult<()> {
+    if row.outcome != Outcome::Committed {
+        return Ok(());
+    }
+    let stored = verify.scan.packed_edits_of_run(row.key);
+    let Some(stored) = verify.found.readable(place, stored)? else {
+        return Ok(());
+    };
+    let run = PackedRun {
+        run: row.key,
+        run_id: row.run_id.clone(),
+        point: row.point,
+    };
     let rows: Vec<EditRow> = edits.iter().map(|(edit, _)| edit.clone()).collect();
-    let derived = packed_edits::pack(&rows);
-    let stored = scope.packed_edits.remove(&row.key).unwrap_or_default();
-    if row.outcome == Outcome::Committed && stored != derived {
+    let derived = (!rows.is_empty()).then(|| packed_edits::pack(&run, &rows));
+    if stored != derived {
         let detail = "its packed edits are not those of its rows in edits".to_owned();
         verify.found.add(ProblemKind::Run, place, detail);
     }
-}
-
-/// Reads the packed edits of the runs of a session.
-pub(super) fn read_packed(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
-    let runs = verify.scan.packed_edits(scope.key);
-    let runs = verify.found.readable(&scope.place, runs)?;
-    let runs = runs.into_iter().flatten().map(|run| (run.run, run.edits));
-    scope.packed_edits = runs.collect();
     Ok(())
 }
 

@@ -11,7 +11,6 @@ use super::{audit, edits, sealed};
 
 /// Checks the runs of a session, and its undos and redos.
 pub(super) fn check(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult<()> {
-    edits::read_packed(verify, scope)?;
     let runs = verify.scan.run_keys(scope.key);
     let runs = verify.found.readable(&scope.place, runs)?;
     for key in runs.into_iter().flatten() {
@@ -46,7 +45,7 @@ fn check_hides(verify: &mut Verify<'_>, scope: &mut SessionScope) -> StoreResult
         };
         check_row_digest(verify, &place, &stored, &digest::hide(&row));
         audit::take(verify, &mut scope.audited, AuditKind::Hide, stored, &place);
-        scope.claim_tick(verify, &place, row.tick);
+        scope.check_tick(verify, &place, row.tick);
         let goes_on = match &last {
             Some(last) => row.was == last.session_id && row.hidden != last.hidden,
             None => row.hidden,
@@ -86,7 +85,7 @@ fn check_run(verify: &mut Verify<'_>, scope: &mut SessionScope, key: RunKey) -> 
     audit::take(verify, &mut scope.audited, AuditKind::Run, stored, &place);
     // A running one has no tick of its end.
     if row.outcome != Outcome::Running {
-        scope.claim_tick(verify, &place, row.tick);
+        scope.check_tick(verify, &place, row.tick);
     }
     check_point(verify, scope, &place, row.point)?;
     check_json(verify, &place, &row);
@@ -164,7 +163,7 @@ fn check_pin(verify: &mut Verify<'_>, scope: &mut SessionScope, key: PinKey) -> 
     };
     check_row_digest(verify, &place, &stored, &digest::pin(&row));
     audit::take(verify, &mut scope.audited, AuditKind::Pin, stored, &place);
-    scope.claim_tick(verify, &place, row.tick);
+    scope.check_tick(verify, &place, row.tick);
     check_point(verify, scope, &place, row.point)?;
     let owner = verify.scan.loop_by_key(row.loop_key);
     let Some(owner) = verify.found.readable(&place, owner)? else {
@@ -187,7 +186,7 @@ fn check_flip(verify: &mut Verify<'_>, scope: &mut SessionScope, key: FlipKey) -
     };
     check_row_digest(verify, &place, &stored, &digest::flip(&row));
     audit::take(verify, &mut scope.audited, AuditKind::Flip, stored, &place);
-    scope.claim_tick(verify, &place, row.tick);
+    scope.check_tick(verify, &place, row.tick);
     check_point(verify, scope, &place, row.point)?;
     let run = verify.scan.run_by_key(row.run);
     let Some(run) = verify.found.readable(&place, run)? else {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use super::append::recorded_size;
+use super::columns::damaged;
 use super::packed_edits::{PackedEdit, section_edits};
 use super::rows::{EditRow, RunKey, Size};
 use super::{ContentNeed, LoopKey, StoreRead, StoreResult};
@@ -23,12 +24,24 @@ pub struct LiveEdits {
     removed: Vec<RemovedRange>,
     /// The edited parts of the other messages, by sequence and number.
     parts: Vec<EditedForm>,
+    /// The indexes of the first parts of messages. A binary search for each message costs a hundredth of a build.
+    starts: PartStarts,
     /// The texts of the parts.
     texts: String,
     /// The messages that runs removed or replaced, or of which they removed or replaced a part.
     rewritten: Vec<(Arc<str>, (u32, u32))>,
     /// The runs of the edits, in order.
     runs: Vec<RunKey>,
+}
+
+/// The index of the first part of each message from the first edited to the last edited.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct PartStarts {
+    /// The sequence of the first message.
+    first: u32,
+    /// The number of parts of the messages before each message, and at the end the number of all parts. Empty if the
+    /// edited messages are too far apart.
+    before: Vec<u32>,
 }
 
 /// Messages that are removed as a whole.
@@ -72,18 +85,31 @@ pub enum MessageEdit<'a> {
     Parts(EditedMessage<'a>),
 }
 
-impl LiveEdits {
+/// The live edits of one loop, from one run after another.
+#[derive(Default)]
+pub(super) struct EditCollector {
+    edits: LiveEdits,
+    /// The texts of the parts. They are checked together: a check of each costs as much as reading its edit.
+    texts: Vec<u8>,
+}
+
+impl EditCollector {
     /// Adds the edits of a live run whose messages belong to the loop. Runs are added in the order of their ticks.
     pub(super) fn add_rows<'a>(
         &mut self,
-        (run, id): (RunKey, &Arc<str>),
+        (run, run_id): (RunKey, &str),
         edits: impl Iterator<Item = &'a EditRow>,
     ) {
+        let mut id = None;
         for edit in edits {
-            self.runs.push(run);
+            self.edits.runs.push(run);
+            if edit.action.is_rewriting() {
+                let id = id.get_or_insert_with(|| Arc::from(run_id));
+                self.edits.rewritten.push((Arc::clone(id), edit.seqs));
+            }
             let start = self.texts.len();
             self.texts
-                .push_str(edit.text.as_deref().unwrap_or_default());
+                .extend(edit.text.as_deref().unwrap_or_default().as_bytes());
             let packed = PackedEdit {
                 seqs: edit.seqs,
                 part: edit.part,
@@ -92,35 +118,66 @@ impl LiveEdits {
                 before: edit.before,
                 after: edit.after,
             };
-            self.add(id, packed, start, start);
+            self.edits.add(packed, start, start);
         }
     }
 
-    /// Adds edits of a live run as [`add_rows`](Self::add_rows) does, from a section of its packed edits.
+    /// Adds edits of a live run as [`add_rows`](Self::add_rows) does, from a section of its packed edits. The id of the
+    /// run is read only if the run removes or replaces something.
     ///
     /// # Errors
-    /// If the section is damaged.
+    /// If the section or the id is damaged.
     pub(super) fn add_section(
         &mut self,
-        (run, id): (RunKey, &Arc<str>),
+        run: RunKey,
+        run_id: &[u8],
         section: &[u8],
     ) -> StoreResult<()> {
-        self.runs.push(run);
+        self.edits.runs.push(run);
         let base = self.texts.len();
         let mut start = base;
+        let mut rewritten = Vec::new();
         let texts = section_edits(section, &mut |edit| {
-            self.add(id, edit, base, start);
+            if edit.action.is_rewriting() {
+                rewritten.push(edit.seqs);
+            }
+            self.edits.add(edit, base, start);
             start = edit.text_end.map_or(start, |end| base + end);
         })?;
-        self.texts.push_str(texts);
+        self.texts.extend_from_slice(texts);
+        if !rewritten.is_empty() {
+            let id: Arc<str> = std::str::from_utf8(run_id).map_err(damaged)?.into();
+            let rewritten = rewritten.into_iter().map(|seqs| (Arc::clone(&id), seqs));
+            self.edits.rewritten.extend(rewritten);
+        }
         Ok(())
     }
 
-    /// Adds an edit whose text begins at `start`; the end of the text is relative to `base`.
-    fn add(&mut self, id: &Arc<str>, edit: PackedEdit, base: usize, start: usize) {
-        if edit.action.is_rewriting() {
-            self.rewritten.push((Arc::clone(id), edit.seqs));
+    /// Combines the edits that were added; returns `None` if there are none.
+    ///
+    /// # Errors
+    /// If the texts are damaged.
+    pub(super) fn combined(self) -> StoreResult<Option<LiveEdits>> {
+        let mut edits = self.edits;
+        if edits.runs.is_empty() {
+            return Ok(None);
         }
+        edits.texts = String::from_utf8(self.texts).map_err(damaged)?;
+        // An end within a character would not be an end of a text.
+        let mut ends = edits.parts.iter().filter_map(|form| form.text);
+        if let Some((_, end)) = ends.find(|(_, end)| !edits.texts.is_char_boundary(*end)) {
+            return Err(damaged(format!(
+                "a text of an edit ends within a character, at byte {end}"
+            )));
+        }
+        edits.combine();
+        Ok(Some(edits))
+    }
+}
+
+impl LiveEdits {
+    /// Adds an edit whose text begins at `start`; the end of the text is relative to `base`.
+    fn add(&mut self, edit: PackedEdit, base: usize, start: usize) {
         match edit.part {
             None => self.removed.push(RemovedRange {
                 seqs: edit.seqs,
@@ -138,11 +195,8 @@ impl LiveEdits {
         }
     }
 
-    /// Combines the edits that were added; returns `None` if there are none.
-    pub(super) fn combined(mut self) -> Option<Self> {
-        if self.runs.is_empty() {
-            return None;
-        }
+    /// Combines the edits that were added.
+    fn combine(&mut self) {
         self.runs.sort_unstable();
         self.runs.dedup();
         self.join_removed();
@@ -164,7 +218,7 @@ impl LiveEdits {
             self.parts
                 .retain(|form| removed_at(removed, form.seq).is_none());
         }
-        Some(self)
+        self.starts = PartStarts::of(&self.parts);
     }
 
     /// Joins the ranges of removed messages.
@@ -192,6 +246,9 @@ impl LiveEdits {
 
     /// Returns the edited parts of a message.
     fn parts_of(&self, seq: u32) -> &[EditedForm] {
+        if let Some(parts) = self.starts.parts_of(seq) {
+            return self.parts.get(parts).unwrap_or_default();
+        }
         let start = self.parts.partition_point(|form| form.seq < seq);
         let after = &self.parts[start..];
         // A message has few parts.
@@ -303,6 +360,47 @@ impl LiveEdits {
         let mut size = size;
         size.add(more);
         Ok(size.without(less))
+    }
+}
+
+impl PartStarts {
+    /// The largest number of messages for each edited part, on average.
+    const SPREAD: usize = 8;
+
+    /// Returns the indexes for parts in order.
+    fn of(parts: &[EditedForm]) -> Self {
+        let mut starts = Self::default();
+        let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
+            return starts;
+        };
+        let messages = ((last.seq - first.seq) as usize).saturating_add(1);
+        let Ok(count) = u32::try_from(parts.len()) else {
+            return starts;
+        };
+        if messages > Self::SPREAD.saturating_mul(parts.len()) {
+            return starts;
+        }
+        starts.first = first.seq;
+        starts.before.reserve(messages + 1);
+        for (at, form) in (0..count).zip(parts) {
+            let through = (form.seq - first.seq) as usize + 1;
+            if starts.before.len() < through {
+                starts.before.resize(through, at);
+            }
+        }
+        starts.before.push(count);
+        starts
+    }
+
+    /// Returns the indexes of the parts of a message; `None` if they are not known.
+    fn parts_of(&self, seq: u32) -> Option<Range<usize>> {
+        if self.before.is_empty() {
+            return None;
+        }
+        let at = seq.checked_sub(self.first).map(|at| at as usize);
+        let of = at.and_then(|at| self.before.get(at..)?.first_chunk());
+        let [start, end] = of.copied().unwrap_or_default();
+        Some(start as usize..end as usize)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use super::live_edits::{LiveEdits, MessageEdit};
+use super::live_edits::{EditCollector, LiveEdits, MessageEdit};
 use super::rows::{BlockCore, BlockMessage, LoopKey, StoredMessage};
 use super::{StoreError, StoreRead, StoreResult, codec};
 use crate::model::{
@@ -126,19 +126,19 @@ fn rewritten(
     block: QuotingBlock<'_>,
     (loop_key, seq): (LoopKey, u32),
 ) -> StoreResult<Option<LiveEdits>> {
-    let mut found = LiveEdits::default();
+    let mut found = EditCollector::default();
     if block.edits.is_empty() {
         return Ok(None);
     }
     read.edits_of_loop(loop_key, &mut |edit| {
         let is_own = edit.edit.covers(seq) && block.edits.contains(&edit.run_id);
         if is_own && edit.edit.action.is_rewriting() {
-            let run = (edit.run, &edit.run_id.as_str().into());
+            let run = (edit.run, &*edit.run_id);
             found.add_rows(run, std::iter::once(&edit.edit));
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok(found.combined())
+    found.combined()
 }
 
 fn quoted(

@@ -260,8 +260,8 @@ pub trait ReadEdits {
     /// Returns the edits of a run in order.
     fn edits_of_run(&self, run: RunKey) -> StoreResult<Vec<EditRow>>;
 
-    /// Returns the committed runs of a session that have edits, in the order of their ticks.
-    fn packed_edits(&self, session: SessionKey) -> StoreResult<Vec<PackedRun>>;
+    /// Returns the packed edits of the committed runs of a session, without those of runs with a tick above `until`.
+    fn packed_edits(&self, session: SessionKey, until: Option<Tick>) -> StoreResult<PackedRuns>;
 }
 
 /// Reads pins.

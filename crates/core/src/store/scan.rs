@@ -142,6 +142,9 @@ pub trait ScanRuns {
 pub trait ScanEdits {
     /// Returns the edits of a run in order, each with its stored digest.
     fn edits_and_digests(&self, run: RunKey) -> StoreResult<Vec<(EditRow, [u8; 32])>>;
+
+    /// Returns the packed edits of a run; `None` without edits.
+    fn packed_edits_of_run(&self, run: RunKey) -> StoreResult<Option<Vec<u8>>>;
 }
 
 /// Reads all rows of pins.

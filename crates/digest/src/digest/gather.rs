@@ -17,6 +17,7 @@ use super::values::{FactSource, Shape, ValueLedger, is_value};
 use crate::activity::noise::clean;
 use crate::activity::outcome::{output_of, refusal_words};
 use crate::activity::{Activity, SourceTurn, is_search_setting};
+use loopstore_model::author::own_words;
 use loopstore_model::compaction::{LoopMessage, image_facts};
 use loopstore_model::{
     AssistantMessage, Author, Content, Int, Message, Time, ToolCall, ToolResultMessage, UserMessage,
@@ -262,7 +263,7 @@ impl Gatherer {
         if self.named.fetches(&message.tool_call_id) && !is_report && !message.is_error {
             let output = texts(&message.content)
                 .next()
-                .map(|text| clean(output_of(text)));
+                .map(|text| clean(output_of(&text[own_words(text)])));
             if let Some(text) = output.and_then(|output| specification_in(&output)) {
                 let (place, day) = (place.clone(), day_of(message.timestamp.as_ref()));
                 self.add_statement(Statement::new(SpeakerRole::Tool, place, day, &text));

@@ -63,10 +63,12 @@ const SMALL: usize = 2_400;
 /// one of [`SMALL`]. Between both it is interpolated.
 const VALUES: usize = 30;
 const MOST_VALUES: usize = 90;
-/// The percentages of the page that are held back for values that are likely needed, and that these may take before
-/// found places and statements.
+/// The percentages of the page that are held back for values that are likely needed, if it has fewer than [`LARGE`]
+/// bytes, and that these may take before found places and statements.
 const HELD_FOR_VALUES: usize = 30;
 const FIRST_VALUES: usize = 40;
+/// The percentage of a small page that these values may take before the files that are not on it yet.
+const FIRST_VALUES_OF_SMALL: usize = 30;
 /// The usual bytes of a value beside its own: its turn, and the marks around it.
 const VALUE_BYTES: usize = 8;
 /// The percentage of the remaining bytes in a conversation without calls, where facts are in sentences.
@@ -242,10 +244,12 @@ impl<'a> PageWriter<'a> {
             self.plan(&mut draft, most / share::PLAN);
             self.files(&mut draft, most / share::FILES);
             self.ranked(&mut draft, OPEN_ERROR, most / share::COMMANDS);
+            draft.values(&self.likely_needed, most * FIRST_VALUES_OF_SMALL / 100);
+            self.files(&mut draft, usize::MAX);
             draft.values(&self.likely_needed, usize::MAX);
             draft.values(&self.rarely_needed, usize::MAX);
         }
-        let held = match self.is_conversation {
+        let held = match self.is_conversation || most >= LARGE {
             true => 0,
             false => draft.hold_back(self.value_bytes(&draft).min(most * HELD_FOR_VALUES / 100)),
         };

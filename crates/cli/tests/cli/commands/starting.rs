@@ -39,12 +39,14 @@ fn transcripts_are_found_imported_without_secrets_and_searched() {
     assert_snapshot!(stage.say("init --dry-run"), @r#"
     claude-code       1 transcript   410 bytes  FOLDER/home/.claude/projects
                  deletes transcripts 30 days after their last change, the oldest in 3 days
+    Secrets are replaced with markers before anything is stored, and the transcripts themselves are not stored (--no-redact stores both).
     "#);
     assert!(!stage.path("loopstore.db").exists(), "only shown");
     let first = stage.say("init --yes");
     assert_snapshot!(first, @r#"
     claude-code       1 transcript   410 bytes  FOLDER/home/.claude/projects
                  deletes transcripts 30 days after their last change, the oldest in 3 days
+    Secrets are replaced with markers before anything is stored, and the transcripts themselves are not stored (--no-redact stores both).
     Imported 1 file: 1 session, 2 new messages (N s).
     The file holds 1 loop, 1 turn and 2 messages.
     1 secret replaced: aws-access-key 1

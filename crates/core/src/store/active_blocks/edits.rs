@@ -1,15 +1,15 @@
 //! The edits that are live from the leaf of a walk, and those that a summary was made with.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
 
 use super::{ActiveBlocks, first_seq};
-use crate::store::packed_edits::sections;
+use crate::store::live_edits::EditCollector;
+use crate::store::packed_edits::{PackedHead, PackedSection, read_runs};
 use crate::store::rows::{
-    BlockCore, EditRow, LoopCore, LoopKey, PackedRun, RunEdit, RunKey, RunRow, SessionKey,
+    BlockCore, EditRow, LoopCore, LoopKey, PackedRuns, RunEdit, RunKey, RunRow, SessionKey,
 };
-use crate::store::{LiveEdits, StoreRead, StoreResult};
+use crate::store::{LiveEdits, StoreRead, StoreResult, Tick};
 
 /// The edits of a run that is still open.
 #[derive(Clone, Copy, Debug)]
@@ -23,24 +23,31 @@ pub struct PendingEdits<'a> {
 /// The packed edits of the committed runs of a session.
 #[derive(Default)]
 pub(super) struct EditedLoops {
-    /// The runs in the order of their ticks, each with its id.
-    runs: Vec<(PackedRun, Arc<str>)>,
-    /// The edits of each loop: the indexes of runs, in order, with the ranges of their packed edits.
-    sections: HashMap<LoopKey, Vec<(usize, Range<usize>)>>,
+    packed: PackedRuns,
+    /// The runs in the order of their ticks.
+    runs: Vec<PackedHead>,
+    /// The sections by loop; those of a loop in the order of the runs.
+    sections: Vec<PackedSection>,
 }
 
 impl EditedLoops {
-    fn load(read: &dyn StoreRead, session: SessionKey) -> StoreResult<Self> {
-        let mut all = Self::default();
-        for run in read.packed_edits(session)? {
-            let at = all.runs.len();
-            for (loop_key, range) in sections(&run.edits)? {
-                all.sections.entry(loop_key).or_default().push((at, range));
-            }
-            let id = run.run_id.as_str().into();
-            all.runs.push((run, id));
-        }
-        Ok(all)
+    fn load(read: &dyn StoreRead, session: SessionKey, until: Option<Tick>) -> StoreResult<Self> {
+        let packed = read.packed_edits(session, until)?;
+        let (runs, mut sections) = read_runs(&packed.edits)?;
+        sections.sort_by_key(|section| section.loop_key);
+        Ok(Self {
+            packed,
+            runs,
+            sections,
+        })
+    }
+
+    /// Returns the sections of a loop in the order of the runs.
+    fn sections_of(&self, loop_key: LoopKey) -> &[PackedSection] {
+        let of_loop = self.sections.as_slice();
+        let start = of_loop.partition_point(|section| section.loop_key < loop_key);
+        let end = of_loop.partition_point(|section| section.loop_key <= loop_key);
+        &of_loop[start..end]
     }
 }
 
@@ -116,7 +123,7 @@ impl ActiveBlocks<'_> {
     ) -> StoreResult<Option<LiveEdits>> {
         let edited = match (self.edited.take(), session) {
             (Some(edited), _) => edited,
-            (None, Some(session)) => EditedLoops::load(self.read, session)?,
+            (None, Some(session)) => EditedLoops::load(self.read, session, self.view.at)?,
             (None, None) => EditedLoops::default(),
         };
         let found = self.combine(&edited, loop_key);
@@ -129,19 +136,21 @@ impl ActiveBlocks<'_> {
         edited: &EditedLoops,
         loop_key: LoopKey,
     ) -> StoreResult<Option<LiveEdits>> {
-        let mut found = LiveEdits::default();
-        for (at, section) in edited.sections.get(&loop_key).into_iter().flatten() {
-            let (run, id) = &edited.runs[*at];
-            let then = self.view.at.is_none_or(|at| run.tick <= at);
-            if then && self.counts(run.point)? && (!run.is_flipped || self.is_live(run.run)?) {
-                found.add_section((run.run, id), &run.edits[section.clone()])?;
+        let mut found = EditCollector::default();
+        let packed = &edited.packed;
+        for section in edited.sections_of(loop_key) {
+            let head = &edited.runs[section.run];
+            let is_flipped = packed.flipped.contains(&head.run);
+            if self.counts(head.point)? && (!is_flipped || self.is_live(head.run)?) {
+                let run_id = &packed.edits[head.run_id.clone()];
+                found.add_section(head.run, run_id, &packed.edits[section.content.clone()])?;
             }
         }
         if let Some(PendingEdits { run, rows }) = self.pending {
             let own = rows.iter().filter(|edit| edit.loop_key == loop_key);
-            found.add_rows((run.key, &run.run_id.as_str().into()), own);
+            found.add_rows((run.key, &run.run_id), own);
         }
-        Ok(found.combined())
+        found.combined()
     }
 
     /// Returns the edits of a loop that count and are live from the leaf, in the order of their ticks.

@@ -46,7 +46,7 @@ pub fn run_edit(row: &impl Columns) -> StoreResult<RunEdit> {
     })
 }
 
-/// Reads the packed edits of a run from its columns.
+/// Reads the run of packed edits from its columns.
 pub fn packed_run(row: &impl Columns) -> StoreResult<PackedRun> {
     Ok(PackedRun {
         run: row.get("key")?,
@@ -55,9 +55,6 @@ pub fn packed_run(row: &impl Columns) -> StoreResult<PackedRun> {
             loop_key: row.get("loop")?,
             turns: row.get("turns")?,
         },
-        tick: row.get("tick")?,
-        is_flipped: row.get("is_flipped")?,
-        edits: row.get("edits")?,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Edits: messages, or parts of a message, that contexts show in another form or not at all.
 
+use std::collections::HashSet;
+
 use super::{LoopKey, Point, RunKey, Size, Tick};
 use crate::model::EditAction;
 
@@ -40,7 +42,7 @@ impl EditRow {
     }
 }
 
-/// The edits of a committed run in their packed form, with the position and the tick of the run.
+/// The run of packed edits, with the position of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedRun {
     /// The run.
@@ -49,12 +51,16 @@ pub struct PackedRun {
     pub run_id: String,
     /// The position at which the run was made.
     pub point: Point,
-    /// The tick at which the run was committed.
-    pub tick: Tick,
-    /// True if the run was ever undone or redone.
-    pub is_flipped: bool,
-    /// The edits, as [`pack`](crate::store::packed_edits::pack) returns them.
+}
+
+/// The packed edits of the committed runs of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackedRuns {
+    /// The edits of each run as [`pack`](crate::store::packed_edits::pack) returns them, one run after another, in the
+    /// order of their ticks.
     pub edits: Vec<u8>,
+    /// The runs of the session that were ever undone or redone.
+    pub flipped: HashSet<RunKey>,
 }
 
 /// An edit of a committed run, with the position and the tick of the run, which decide if it is live.

@@ -24,8 +24,16 @@ const LISTED_BY_AGENT: f64 = 0.5;
 /// The factors of a person's statement that is told in passing or corrects, and of one that is not about the person.
 const IN_PASSING: f64 = 1.5;
 const OF_OTHERS: f64 = 0.7;
+/// The factors of a person's statement with a number, and with a name.
+const OF_NUMBER: f64 = 1.5;
+const OF_NAME: f64 = 1.3;
 /// Words by which a person speaks of the own side.
 const OWN: [&str; 7] = ["i", "me", "mine", "my", "our", "us", "we"];
+/// Words for numbers, and how often something happens.
+const NUMBERS: [&str; 16] = [
+    "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "once", "twice", "daily", "weekly", "monthly",
+];
 /// The weight of a unit of a harness's text.
 const PUT_IN: f64 = 0.2;
 /// The weight of a unit of a harness's text that is the task.
@@ -185,20 +193,38 @@ fn speech_weight(
     }
 }
 
-/// Returns the factor of a person's statement: more for a fact that is told in passing or corrected, less for what is
-/// not about the person.
+/// Returns the factor of a person's statement: more for a fact that is told in passing or corrected and for one with a
+/// number or name, less for what is not about the person.
 fn own_fact(text: &str) -> f64 {
     let words = words_of(text);
     let begins = |at: usize, word: &str| words.get(at).is_some_and(|own| own == word);
     let in_passing = (0..words.len())
         .any(|at| begins(at, "by") && begins(at + 1, "the") && begins(at + 2, "way"));
-    if in_passing || begins(0, "actually") {
+    let number = if has_number(&words) { OF_NUMBER } else { 1.0 };
+    let name = if has_name(text) { OF_NAME } else { 1.0 };
+    let kind = if in_passing || begins(0, "actually") {
         IN_PASSING
     } else if words.iter().any(|word| OWN.contains(&word.as_str())) {
         1.0
     } else {
         OF_OTHERS
-    }
+    };
+    kind * number * name
+}
+
+/// True if one of the words is a number or says how often something happens.
+fn has_number(words: &[String]) -> bool {
+    let is_number = |word: &String| {
+        word.bytes().any(|byte| byte.is_ascii_digit()) || NUMBERS.contains(&word.as_str())
+    };
+    words.iter().any(is_number)
+}
+
+/// True if a word after the first one begins with a capital, except that for the speaker.
+fn has_name(text: &str) -> bool {
+    let is_name =
+        |word: &str| word.starts_with(char::is_uppercase) && word != "I" && !word.starts_with("I'");
+    text.split_whitespace().skip(1).any(is_name)
 }
 
 /// Returns the costs of units in a conversation without calls: its lines are many and short, so the prefix of each

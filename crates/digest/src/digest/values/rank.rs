@@ -41,6 +41,9 @@ const FLOOR: f64 = 0.25;
 const HALF_LIFE: f64 = 0.25;
 /// The factor of a round number in a text: models use round offsets and limits.
 const ROUND: f64 = 10.0;
+/// The factor of the whole path of a file that a result of the newest turn lists, and the power of the turns since.
+const FILE: f64 = 20.0;
+const BY_TURNS_OF_FILE: f64 = -0.5;
 /// The cost of a value in addition to its bytes.
 const OVERHEAD: f64 = 10.0;
 /// The cost of a line in addition to its values and name.
@@ -193,11 +196,15 @@ fn worth_of_seen(ledger: &ValueLedger, fact: &Fact) -> f64 {
     let labels = fact.labels.iter().map(|(at, ..)| &ledger.labels[*at]);
     let name = labels.map(demand).fold(0.0, f64::max);
     let turns = f64::from(fact.turns.min(MOST_TURNS));
-    let (_, age) = age(ledger, fact);
+    let (back, age) = age(ledger, fact);
     let freshness = FLOOR + (1.0 - FLOOR) / (1.0 + age / HALF_LIFE);
     let round = if is_round(fact) { ROUND } else { 1.0 };
+    let file = match names_file(fact) {
+        true => FILE * (1.0 + back).powf(BY_TURNS_OF_FILE),
+        false => 1.0,
+    };
     let name = name.powf(0.7).min(BEST_NAME);
-    fact.shape.weight() * round * name * turns * freshness
+    fact.shape.weight() * round * file * name * turns * freshness
 }
 
 /// Returns how often calls used values of the name, relative to a name without statistics.
@@ -205,6 +212,13 @@ fn demand(label: &Label) -> f64 {
     let used = if label.used > 0 { 2.0 } else { 0.0 };
     (2.0 * f64::from(label.taken) + 1.0 + used) * KNOWN_NAME
         / (f64::from(label.values) + KNOWN_NAME)
+}
+
+/// True if a fact is the whole path of a file.
+fn names_file(fact: &Fact) -> bool {
+    let is_whole = fact.value.starts_with(['/', '~']);
+    let name = fact.value.rsplit('/').next().unwrap_or_default();
+    is_whole && fact.shape == Shape::Path && name.trim_start_matches('.').contains('.')
 }
 
 /// True if a fact is a round number that was only seen in a text.
