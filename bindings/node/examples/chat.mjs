@@ -11,7 +11,7 @@ const path = process.argv[2] ?? "chat.db";
 const store = await Store.open(path, { policy: { window: 128_000 } });
 // Also `appended`, `conflict` and `slow`: for logs and measurements.
 store.events.on("compacted", ({ sessionId, report }) => console.log(`${sessionId} now has ${report.tokens_after} tokens.`));
-store.events.on("gaveWay", ({ report }) => console.warn(`The summariser failed: ${report.error}`));
+store.events.on("summarizerFailed", ({ report }) => console.warn(`The summariser failed: ${report.error}`));
 const chat = store.session("chat");
 for (const prompt of ["Hello!", "What have I said so far?"]) {
   await chat.append({ role: "user", content: prompt }, { format: "openai" });

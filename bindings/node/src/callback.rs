@@ -17,7 +17,7 @@ pub type RequestArgs = FnArgs<(u32, String)>;
 type RequestFunction = ThreadsafeFunction<RequestArgs, (), RequestArgs, Status, false, true>;
 
 /// The interval in which a waiting request checks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A JavaScript function that answers requests with `answer_request`. It is called once more, without a text, if a
 /// request ends before its answer.
@@ -97,7 +97,7 @@ impl JsCallback {
                 self.call(pending.0, String::new());
                 return Err(NoAnswer::Unwanted(error));
             }
-            match receiver.recv_timeout(LOOK) {
+            match receiver.recv_timeout(POLL_INTERVAL) {
                 Ok(answer) => return answer.map_err(|text| NoAnswer::Failed(pending.0, text)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(NoAnswer::Ended),

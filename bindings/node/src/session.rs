@@ -24,7 +24,7 @@ use crate::policy::NativePolicy;
 use crate::store::NativeRecall;
 use crate::work::{
     GivenJson, JsCancelFlag, Promised, bytes, flag, index, json, number, on_thread, promised,
-    reading, text, thrown, whole,
+    spawn_read, text, thrown, whole,
 };
 use forms::{
     JsAppended, JsKeyedAppend, NativeAsOf, NativeCall, NativeExpand, NativeKeys, NativePart,
@@ -71,7 +71,7 @@ impl JsSession {
         work: impl FnOnce(SessionHandle) -> Result<T, CallError> + Send + 'static,
     ) -> napi::Result<Object<'env>> {
         let session = self.session();
-        reading(env, cancel, move || work(session?))
+        spawn_read(env, cancel, move || work(session?))
     }
 
     /// Returns a handle of the same session that `work` makes on a worker thread.

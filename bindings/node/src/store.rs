@@ -20,7 +20,8 @@ use napi_derive::napi;
 use crate::policy::NativePolicy;
 use crate::session::JsSession;
 use crate::work::{
-    GivenJson, JsCancelFlag, Promised, bytes, json, long, number, promised, reading, thrown, whole,
+    GivenJson, JsCancelFlag, Promised, bytes, json, number, promised, spawn_job, spawn_read,
+    thrown, whole,
 };
 
 /// A database of sessions.
@@ -92,7 +93,7 @@ impl NativeStore {
         work: impl FnOnce(&loopstore::Store) -> Result<String, CallError> + Send + 'static,
     ) -> napi::Result<Object<'env>> {
         let handle = Arc::clone(&self.handle);
-        reading(env, cancel, move || work(&handle.store()?))
+        spawn_read(env, cancel, move || work(&handle.store()?))
     }
 }
 
@@ -213,7 +214,7 @@ impl NativeStore {
         cancel: Option<&JsCancelFlag>,
     ) -> napi::Result<Object<'env>> {
         let handle = Arc::clone(&self.handle);
-        reading(env, cancel, move || {
+        spawn_read(env, cancel, move || {
             let query = GivenQuery::of(question, query.as_bytes())?;
             let tokens = number("maxTokens", tokens)?;
             let answer = handle.store()?.recall(query, tokens)?;
@@ -264,7 +265,7 @@ impl NativeStore {
         cancel: Option<&JsCancelFlag>,
     ) -> napi::Result<Object<'env>> {
         let handle = Arc::clone(&self.handle);
-        long(env, cancel, move || {
+        spawn_job(env, cancel, move || {
             let store = handle.store()?;
             let options = ImportOptions {
                 format: given.format,

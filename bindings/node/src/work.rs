@@ -148,7 +148,7 @@ pub fn on_thread<'env, T: ToNapiValue + Send + 'static>(
 }
 
 /// Runs `job`, which takes long, on a new thread: a job on Node's pool would hold back the end of the process.
-pub fn long<'env, T: ToNapiValue + Send + 'static>(
+pub fn spawn_job<'env, T: ToNapiValue + Send + 'static>(
     env: &'env Env,
     cancel: Option<&JsCancelFlag>,
     job: impl FnOnce() -> Result<T, CallError> + Send + 'static,
@@ -158,13 +158,13 @@ pub fn long<'env, T: ToNapiValue + Send + 'static>(
 
 /// Runs `job`, which only reads and takes long, on a new thread. Once it is cancelled its promise is rejected, and
 /// nothing waits for its end.
-pub fn reading<'env, T: ToNapiValue + Send + 'static>(
+pub fn spawn_read<'env, T: ToNapiValue + Send + 'static>(
     env: &'env Env,
     cancel: Option<&JsCancelFlag>,
     job: impl FnOnce() -> Result<T, CallError> + Send + 'static,
 ) -> napi::Result<Object<'env>> {
     match cancel {
-        None => long(env, None, job),
+        None => spawn_job(env, None, job),
         Some(_) => on_thread(env, flag(cancel), |cancel| unless_cancelled(&cancel, job)),
     }
 }
@@ -175,7 +175,7 @@ fn unless_cancelled<T: Send + 'static>(
     job: impl FnOnce() -> Result<T, CallError> + Send + 'static,
 ) -> Result<T, CallError> {
     /// The interval in which the flag is checked.
-    const LOOK: Duration = Duration::from_millis(20);
+    const POLL_INTERVAL: Duration = Duration::from_millis(20);
     let (sender, receiver) = channel();
     let thread = std::thread::Builder::new().name("loopstore".into());
     let spawned = thread.spawn(move || {
@@ -183,7 +183,7 @@ fn unless_cancelled<T: Send + 'static>(
     });
     spawned.map_err(no_thread)?;
     loop {
-        match receiver.recv_timeout(LOOK) {
+        match receiver.recv_timeout(POLL_INTERVAL) {
             Ok(done) => return done,
             Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Err(cancelled()),
             Err(RecvTimeoutError::Timeout) => {}

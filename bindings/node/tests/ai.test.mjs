@@ -87,6 +87,17 @@ test("a message that was changed, and a list that lost its end, make a branch", 
   assert.ok((await it.store.search("snow")).hits.length > 0);
 });
 
+test("messages that are added after a changed one are kept, also those equal to stored ones", async (t) => {
+  const it = await chats(t);
+  await it.save("chat", [user("u1", "Rain?"), answer("a1", "No."), user("u2", "Snow?")]);
+  const edited = [user("u1", "Sun?"), answer("a1", "No.")];
+  assert.deepEqual(await it.add("chat", edited), edited);
+  // Before the changed message, a stored message is not added again.
+  const last = answer("a1", "Yes.");
+  assert.deepEqual(await it.add("chat", [edited[0], last]), [edited[0], last]);
+  assert.equal(await it.session("chat").countEntries({ kinds: ["uiMessage"] }), 2);
+});
+
 test("a stream of the SDK goes on with a chat, and saves it", async (t) => {
   const it = await chats(t);
   const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };

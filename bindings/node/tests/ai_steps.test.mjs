@@ -137,6 +137,49 @@ test("a short context is sent as it is", async (t) => {
   assert.equal((await steps.load("task")).length, messages.length);
 });
 
+test("approvals and files reach the model where a compaction changes or covers the messages around them", async (t) => {
+  const store = await own(t, Store.inMemory());
+  const clearing = { window: 100_000, clearToolResults: { keep: 1, atLeast: 1 }, trigger: "target", triggerParams: { trigger: 0.01, target: 0.005 } };
+  const steps = new LoopstoreSteps(store, { policy: clearing, onError: assert.fail });
+  const call = (id) => ({ type: "tool-call", toolCallId: id, toolName: "f", input: {} });
+  const result = (id, value) => ({ type: "tool-result", toolCallId: id, toolName: "f", output: { type: "text", value } });
+  const request = (id) => ({ type: "tool-approval-request", approvalId: `p-${id}`, toolCallId: id });
+  const approval = (id) => ({ type: "tool-approval-response", approvalId: `p-${id}`, approved: true });
+  const file = { role: "assistant", content: [{ type: "file", data: "AQID", mediaType: "image/png" }] };
+  const again = { role: "user", content: "Again." };
+  const long = "rain ".repeat(2000);
+  const messages = [
+    again,
+    { role: "assistant", content: [call("a"), call("b"), request("b")] },
+    { role: "tool", content: [result("a", long), approval("a")] },
+    { role: "tool", content: [approval("b")] },
+    { role: "tool", content: [result("b", "done")] },
+    file,
+    again,
+    { role: "tool", content: [approval("c")] },
+    again,
+    { role: "assistant", content: [call("d"), request("d")] },
+    { role: "tool", content: [approval("d")] },
+  ];
+  const { messages: sent } = await steps.prepareStep("task")({ messages });
+  assert.deepEqual(sent.map((one) => messages.indexOf(one)), messages.map((one, at) => (at === 2 ? -1 : messages.indexOf(one))));
+  assert.doesNotMatch(JSON.stringify(sent), /rain rain/);
+  assert.deepEqual(sent[2].content.map(({ type }) => type), ["tool-result", "tool-approval-response"]);
+  // A compaction covers an approval with its request, and leaves the newest one.
+  const many = Array.from({ length: 30 }, (_, at) => [
+    { role: "user", content: `${at} ${"snow ".repeat(300)}` },
+    { role: "assistant", content: [call(`c${at}`), request(`c${at}`)] },
+    { role: "tool", content: [approval(`c${at}`)] },
+    { role: "tool", content: [result(`c${at}`, "done")] },
+  ]).flat();
+  const covering = new LoopstoreSteps(store, { policy: POLICY, onError: assert.fail });
+  const { messages: fewer } = await covering.prepareStep("long")({ messages: many.slice(0, -1) });
+  assert.ok(fewer.length < many.length / 2);
+  assert.equal(fewer.at(-1), many.at(-2));
+  const ids = (type, key) => fewer.flatMap(({ content }) => (Array.isArray(content) ? content : [])).filter((part) => part.type === type).map((part) => part[key]);
+  assert.deepEqual(ids("tool-approval-response", "approvalId"), ids("tool-approval-request", "approvalId"));
+});
+
 test("a changed list is a branch, and concurrent saves store a list once", async (t) => {
   const path = place(t);
   const one = new LoopstoreSteps(await own(t, Store.open(path)));

@@ -1,6 +1,7 @@
 // Arguments: what is taken, and errors that name the argument.
 import assert from "node:assert/strict";
 import { existsSync, readdirSync } from "node:fs";
+import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
@@ -234,6 +235,15 @@ test("parameters of SQL are values, whatever is in them", async (t) => {
   ]) {
     await assert.rejects(store.sql(query, params), (error) => error instanceof InvalidInputError && why.test(error.message));
   }
+});
+
+test("bytes of a parameter are bytes on a server too", () => {
+  const { withParams } = createRequire(import.meta.url)("../dist/core/sql.js");
+  const bytes = Buffer.from([0, 255]);
+  assert.equal(withParams("SELECT ?", [bytes], "sqlite"), "SELECT X'00ff'");
+  // PostgreSQL reads `X'00ff'` as bits, and cannot compare them with bytes.
+  assert.equal(withParams("SELECT ?", [bytes], "postgres"), "SELECT '\\x00ff'::bytea");
+  assert.equal(withParams("SELECT a[1: n], ?", [1], "postgres"), "SELECT a[1: n], (1)");
 });
 
 /** A query that runs for minutes. */

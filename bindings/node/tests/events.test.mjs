@@ -10,7 +10,7 @@ import { fill, openai, own, place, run, user } from "./support.mjs";
 /** Collects the events of a store. */
 function heard(store) {
   const seen = [];
-  for (const name of ["appended", "compacted", "gaveWay", "conflict", "slow"]) {
+  for (const name of ["appended", "compacted", "summarizerFailed", "conflict", "slow"]) {
     store.events.on(name, (event) => seen.push([name, event]));
   }
   return seen;
@@ -55,7 +55,7 @@ test("a summariser that gives way, and a compaction that lost a race, are events
   };
   await chat.compact({ force: true, policy: { ...policy, summarizer: failing } });
   await new Promise(setImmediate);
-  assert.deepEqual(names(seen), ["compacted", "gaveWay"]);
+  assert.deepEqual(names(seen), ["compacted", "summarizerFailed"]);
   assert.equal(seen[1][1].report.fallback, "digest");
   await chat.undo();
   seen.length = 0;
@@ -97,6 +97,6 @@ test("a write that waits for another program is an event", async (t) => {
   other.exec("ROLLBACK");
   await new Promise(setImmediate);
   assert.deepEqual(names(seen), ["slow"]);
-  assert.equal(seen[0][1].gaveUp, true);
+  assert.equal(seen[0][1].hasFailed, true);
   assert.equal(await chat.countEntries(), 1);
 });

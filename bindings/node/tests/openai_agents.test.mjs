@@ -96,6 +96,17 @@ test("items come back as they were added, each and all together, from another pr
   assert.deepEqual([await again.getItems(0), await again.getItems(-1)], [[], []]);
 });
 
+test("bytes of an item are not listed one by one to find numbers that JSON lacks", async (t) => {
+  const it = await session(t);
+  const data = new Uint8Array([1, 2, 255]);
+  // An enumeration of the entries reads it; the item's JSON has Base64.
+  Object.defineProperty(data, "extra", { enumerable: true, get: () => assert.fail("the bytes were listed") });
+  const item = (image) => ({ type: "function_call_result", callId: "c", name: "shot", status: "completed", output: { type: "image", image } });
+  await it.addItems([{ ...item({ data }), providerData: { none: null } }]);
+  assert.deepEqual(await it.getItems(), [{ ...item({ data: new Uint8Array([1, 2, 255]) }), providerData: { none: null } }]);
+  await assert.rejects(it.addItems([item({ data, size: NaN })]), /output\.image\.size cannot be written as JSON/);
+});
+
 test("items are taken back from the end, until none is left, and the record keeps them", async (t) => {
   const it = await session(t);
   await it.addItems(ITEMS);

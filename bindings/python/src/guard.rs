@@ -32,7 +32,8 @@ static IS_FORKING: AtomicBool = AtomicBool::new(false);
 
 /// The time for which a fork waits: a call may itself wait for the thread that forks.
 const PATIENCE: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_micros(50);
+/// The interval in which a waiting fork or call checks again.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 struct CallGuard;
 
@@ -45,7 +46,7 @@ impl CallGuard {
             }
             UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
             while IS_FORKING.load(Ordering::SeqCst) {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
@@ -63,7 +64,7 @@ pub fn before_fork(py: Python<'_>) {
         IS_FORKING.store(true, Ordering::SeqCst);
         let last = Instant::now() + PATIENCE;
         while UNDER_WAY.load(Ordering::SeqCst) > 0 && Instant::now() < last {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     });
 }

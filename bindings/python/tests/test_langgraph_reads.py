@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
 
 from loopstore import Store
+from loopstore._lists import Known, Remembered, Thread
 from loopstore.langgraph import LoopstoreSaver
 
 CALL = {"name": "gauge", "args": {"hour": [1, {"half": 0.5}]}, "id": "c1", "type": "tool_call"}
@@ -139,3 +140,39 @@ def test_a_message_that_json_does_not_hold_is_read_whole(tmp_path: Path) -> None
         calls = watched(saver)
         assert state(saver.get_tuple(config())) == state(LoopstoreSaver(store).get_tuple(config()))
         assert calls.whole == [False, True]
+
+
+def test_a_message_that_another_thread_copies_at_the_same_time_shares_nothing() -> None:
+    class Watched(Known):
+        """Copies itself as soon as it is known to be plain."""
+
+        other: BaseMessage | None = None
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == "_is_plain" and value:
+                self.other = self.copy()
+
+    known = Watched(MESSAGES[2], ("loop-1", 0), None, False)
+    copies = [known.copy(), known.other]
+    for copy in copies:
+        assert copy == MESSAGES[2]
+        assert isinstance(copy, AIMessage)
+        copy.tool_calls[0]["args"]["hour"].append(2)
+        assert known.copy() == MESSAGES[2]
+
+
+def test_a_list_with_another_beginning_is_remembered_whole() -> None:
+    def segment(at: int, message: BaseMessage) -> Known:
+        return Known(message, ("loop-1", at), None, False)
+
+    def remembered(*all_known: Known) -> Remembered:
+        return Remembered.of([], [MESSAGES[known.place[1]] for known in all_known], list(all_known))
+
+    thread = Thread(1)
+    first, last, other = (segment(at, MESSAGES[at]) for at in (1, 2, 4))
+    thread.note(("", "messages"), remembered(first, last), "1")
+    # A message at the start of a segment is the same object in both lists.
+    thread.note(("", "messages"), remembered(other, last.at(None, False)), "2")
+    assert thread.find(MESSAGES[4]) is other
+    assert thread.by_place[other.place] is other

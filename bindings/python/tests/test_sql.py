@@ -41,6 +41,13 @@ def test_what_looks_like_a_parameter_may_be_none() -> None:
     assert with_params(query, ["one", 2]).startswith(query[: query.index(", ?2")])
     assert with_params("SELECT ?", None) == "SELECT ?"
     assert with_params("SELECT -?, 1-?", [-1, -2]) == "SELECT -(-1), 1-(-2)"
+    assert with_params("SELECT a[1: n], ?", [1]) == "SELECT a[1: n], (1)"
+
+
+def test_bytes_are_bytes_on_a_server_too() -> None:
+    assert with_params("SELECT ?", [b"\x00\xff"]) == "SELECT X'00ff'"
+    # PostgreSQL reads `X'00ff'` as bits, and cannot compare them with bytes.
+    assert with_params("SELECT ?", [b"\x00\xff"], is_postgres=True) == "SELECT '\\x00ff'::bytea"
 
 
 @pytest.mark.parametrize(

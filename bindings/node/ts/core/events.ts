@@ -23,7 +23,7 @@ export interface SlowWriteEvent {
   sessionId: string;
   seconds: number;
   /** True if the write failed with a `BusyError`. */
-  gaveUp: boolean;
+  hasFailed: boolean;
 }
 
 /** The events of `Store.events`, with the arguments of their listeners. */
@@ -33,7 +33,7 @@ export interface StoreEvents {
   /** A compaction was committed. */
   compacted: [event: CompactionEvent];
   /** The summariser failed, and the digest was used in its place: `report.fallback`, `report.error`. */
-  gaveWay: [event: CompactionEvent];
+  summarizerFailed: [event: CompactionEvent];
   /** A compaction was not committed, since another one was made meanwhile. */
   conflict: [event: CompactionEvent];
   /** An append took a second or longer. */
@@ -51,9 +51,9 @@ export class Events {
   /** Runs a write, and reports it if it waits long for the database. */
   async written<T>(sessionId: string, work: () => Promise<T>): Promise<T> {
     const begun = performance.now();
-    const report = (gaveUp: boolean) => {
+    const report = (hasFailed: boolean) => {
       const seconds = (performance.now() - begun) / 1000;
-      if (gaveUp || seconds >= SLOW_SECONDS) this.#emit("slow", { sessionId, seconds, gaveUp });
+      if (hasFailed || seconds >= SLOW_SECONDS) this.#emit("slow", { sessionId, seconds, hasFailed });
     };
     try {
       const done = await work();
@@ -75,7 +75,7 @@ export class Events {
     const event = { sessionId, report };
     if (report.outcome === "committed") this.#emit("compacted", event);
     if (report.outcome === "conflict") this.#emit("conflict", event);
-    if (report.fallback) this.#emit("gaveWay", event);
+    if (report.fallback) this.#emit("summarizerFailed", event);
   }
 
   #emit<Name extends keyof StoreEvents>(name: Name, event: StoreEvents[Name][0]): void {

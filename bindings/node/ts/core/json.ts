@@ -75,6 +75,8 @@ function unwritable(value: unknown, place: string, depth: number): string | null
   if (typeof value === "bigint") return refused(`JSON has no bigint ${value}; write a number, or a text`);
   if (value instanceof Date && Number.isNaN(value.getTime())) return refused("the Date is invalid");
   if (typeof value !== "object" || value === null || depth > MAX_DEPTH) return null;
+  // Bytes are numbers, and many.
+  if (value instanceof Uint8Array) return null;
   if ("toJSON" in value && typeof value.toJSON === "function") {
     return value instanceof Date ? null : unwritable(value.toJSON(), place, depth + 1);
   }

@@ -1,8 +1,9 @@
 /**
  * Parameters of SQL: their values are written into the query as literals.
  *
- * A query only reads, and both SQLite and PostgreSQL read these literals alike. A placeholder within a text, a name or a
- * comment is none.
+ * A query only reads, and SQLite and PostgreSQL read these literals alike, except bytes. A placeholder within a text, a
+ * name or a comment is none. Two forms of PostgreSQL are taken for placeholders: the operator `?` of `jsonb`, and a slice
+ * `a[1:n]`.
  */
 
 import { text, wrongType, wrongValue } from "./arguments.js";
@@ -18,8 +19,11 @@ export type SqlParams = readonly SqlValue[] | Readonly<Record<string, SqlValue>>
 const TOKEN =
   /[eE]'(?:[^'\\]|''|\\[^])*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|(?<!\w)\$(\w*)\$[^]*?\$\1\$|--[^\n]*|\/\*[^]*?\*\/|::|\w+|(\?)(\d+)?|:([A-Za-z_]\w*)/g;
 
-/** Returns the query with the values of its parameters. */
-export function withParams(query: string, params: SqlParams | null | undefined): string {
+/** The store that runs a query. */
+export type SqlStore = "sqlite" | "postgres";
+
+/** Returns the query with the values of its parameters, as the store reads them. */
+export function withParams(query: string, params: SqlParams | null | undefined, store: SqlStore): string {
   if (params === null || params === undefined) return query;
   const isObject = typeof params === "object" && !(params instanceof Date) && !ArrayBuffer.isView(params);
   if (!isObject) {
@@ -38,7 +42,7 @@ export function withParams(query: string, params: SqlParams | null | undefined):
         following = key + 1;
       }
       used.add(key);
-      return literal(chosen(params, key), nameOf(key));
+      return literal(chosen(params, key), nameOf(key), store);
     },
   );
   const given: (string | number)[] = Array.isArray(params) ? [...params.keys()] : Object.keys(params);
@@ -63,7 +67,7 @@ function chosen(params: SqlParams, key: string | number): unknown {
 }
 
 /** Writes a value as a literal. */
-function literal(value: unknown, name: string): string {
+function literal(value: unknown, name: string, store: SqlStore): string {
   if (value === null) return "NULL";
   if (typeof value === "boolean") return value ? "TRUE" : "FALSE";
   if (typeof value === "string") {
@@ -72,7 +76,11 @@ function literal(value: unknown, name: string): string {
   }
   // As the views show times.
   if (value instanceof Date && !Number.isNaN(value.getTime())) return `'${value.toISOString()}'`;
-  if (value instanceof Uint8Array) return `X'${Buffer.from(value).toString("hex")}'`;
+  if (value instanceof Uint8Array) {
+    const hex = Buffer.from(value).toString("hex");
+    // On PostgreSQL, `X''` is a bit string.
+    return store === "postgres" ? `'\\x${hex}'::bytea` : `X'${hex}'`;
+  }
   if (typeof value === "bigint" || (typeof value === "number" && Number.isFinite(value))) return `(${value})`;
   throw wrongType(name, "null, true or false, a finite number, a bigint, a text, a Date, or bytes", value);
 }

@@ -340,7 +340,8 @@ export class Store implements AsyncDisposable, Disposable {
   /**
    * Runs one read-only query, and returns its rows. A whole number beyond 2^53 is a `bigint`.
    *
-   * `params` are the values of `?` as an array, or those of `:name` as an object.
+   * `params` are the values of `?` as an array, or those of `:name` as an object. On PostgreSQL, a query with `params`
+   * has `jsonb_exists(a, 'b')` in place of `a ? 'b'`, and a space after the colon of a slice: `a[1: n]`.
    *
    * ```js
    * await store.sql("SELECT * FROM v_messages WHERE session_id = ?", [id], { maxRows: 100 });
@@ -348,7 +349,7 @@ export class Store implements AsyncDisposable, Disposable {
    */
   async sql<Row = Json>(query: string, params?: SqlParams | null, options?: SqlOptions): Promise<Row[]> {
     const { maxRows, timeout = 60, signal } = checked(options, ["maxRows", "timeout", "signal"], "sql");
-    const text = withParams(textOf("query", query), params);
+    const text = withParams(textOf("query", query), params, this.place.startsWith("postgres:") ? "postgres" : "sqlite");
     const most = optionalCount("maxRows", maxRows, "rows");
     const limit = seconds("timeout", timeout);
     return decodeExact(await this.#calls.run((cancel) => this.#native.sql(text, most, limit, cancel), signal));

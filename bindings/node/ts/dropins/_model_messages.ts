@@ -138,6 +138,17 @@ export function messageOf(forms: readonly Json[]): ModelMessage {
   return { role: "user", content: blocks.flatMap(userPart) as never };
 }
 
+/** Returns a changed message with the parts of the original that no form has: files, and approvals of tools. */
+export function withOtherParts(changed: ModelMessage, original: ModelMessage): ModelMessage {
+  const [content, parts] = [changed.content, original.content];
+  if (!Array.isArray(content) || !Array.isArray(parts) || changed.role !== original.role) return changed;
+  const others =
+    original.role === "assistant"
+      ? (parts as Exclude<AssistantContent, string>).filter((part) => assistantBlocks([part]).length === 0)
+      : (parts as { type: string }[]).filter(({ type }) => original.role === "tool" && type !== "tool-result");
+  return others.length === 0 ? changed : ({ ...changed, content: [...content, ...others] } as ModelMessage);
+}
+
 function textOf(blocks: readonly Json[]): string {
   return blocks.map(({ text }) => text as string).join("\n");
 }

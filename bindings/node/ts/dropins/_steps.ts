@@ -4,7 +4,7 @@ import type { ModelMessage, PrepareStepFunction } from "ai";
 
 import { InvalidInputError, type Json, type Policy, type Session, Store, checked } from "#core";
 
-import { type Mark, formsOf, markOf, messageOf } from "./_model_messages.js";
+import { type Mark, formsOf, markOf, messageOf, withOtherParts } from "./_model_messages.js";
 import { type Given, type Kept, inOrder, saveList } from "./_saved_list.js";
 
 /** Options of the steps. */
@@ -146,24 +146,45 @@ function shown(messages: readonly ModelMessage[], own: readonly Given[], context
   const byDigest = new Map<string, number[]>();
   for (const [at, { digest }] of own.entries()) byDigest.set(digest, [...(byDigest.get(digest) ?? []), at]);
   // From the end: of equal messages the last ones are more likely to be shown.
-  const found = grouped(context)
+  const found: Shown[] = grouped(context)
     .reverse()
     .map(({ mark, forms }) => {
       const at = mark === undefined ? undefined : byDigest.get(mark.digest)?.pop();
       const message = at === undefined ? undefined : messages[at];
-      const isSame = at !== undefined && isUnchanged(forms, own[at]?.forms ?? []);
-      return message !== undefined && isSame ? message : messageOf(forms);
+      if (message === undefined) return { at, message: messageOf(forms) };
+      const isSame = isUnchanged(forms, own[at ?? -1]?.forms ?? []);
+      return { at, message: isSame ? message : withOtherParts(messageOf(forms), message) };
     })
     .reverse();
-  const sent = [...messages.filter(({ role }) => role === "system"), ...found];
-  for (const [at, { forms }] of own.entries()) {
-    const message = messages[at];
-    if (message?.role === "system" || message === undefined || forms[0]?.["role"] !== "extension") continue;
-    // A message without content for a context, such as an approval, stays with the one before it.
-    const before = sent.lastIndexOf(messages[at - 1] as ModelMessage);
-    if (before >= 0) sent.splice(before + 1, 0, message);
+  addExtensions(found, messages, own);
+  return [...messages.filter(({ role }) => role === "system"), ...found.map(({ message }) => message)];
+}
+
+/** A message for the model, and the position of the given message from which it is. */
+interface Shown {
+  at: number | undefined;
+  message: ModelMessage;
+}
+
+/**
+ * Adds the messages that are stored as extensions, such as approvals of tools, which are in no context. Each is covered
+ * by a compaction with the message before it. The last ones are the input of the step: they are always shown.
+ */
+function addExtensions(found: Shown[], messages: readonly ModelMessage[], own: readonly Given[]): void {
+  const isExtension = (at: number) => own[at]?.forms[0]?.["role"] === "extension";
+  let end = own.length;
+  while (end > 0 && isExtension(end - 1)) end--;
+  let previous: number | undefined;
+  for (const [at, message] of messages.entries()) {
+    if (message.role === "system") continue;
+    if (isExtension(at)) {
+      const index = previous === undefined ? -1 : found.findIndex((one) => one.at === previous);
+      const isShown = previous === undefined || index >= 0;
+      if (!isShown && at < end) continue;
+      found.splice(isShown ? index + 1 : found.length, 0, { at, message });
+    }
+    previous = at;
   }
-  return sent;
 }
 
 function isUnchanged(forms: readonly Json[], own: readonly Json[]): boolean {

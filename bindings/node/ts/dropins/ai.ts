@@ -87,8 +87,10 @@ export class LoopstoreChats<Message extends UIMessage = UIMessage> {
       const before = await stored(session);
       const places = new Map(before.map(({ message }, at) => [message.id, at]));
       const placeOf = (one: GivenMessage) => (one.id === "" ? undefined : places.get(one.id));
-      const added = given.filter((one) => before[placeOf(one) ?? -1]?.digest !== one.digest);
-      const changed = Math.min(...added.map((one) => placeOf(one) ?? before.length), before.length);
+      const differing = given.filter((one) => before[placeOf(one) ?? -1]?.digest !== one.digest);
+      const changed = Math.min(...differing.map((one) => placeOf(one) ?? before.length), before.length);
+      // A branch ends before the first changed message: a given message after that one is part of it, also an equal one.
+      const added = given.filter((one) => (placeOf(one) ?? before.length) >= changed);
       if (changed < before.length) await saveList(session, leaf, before, [...before.slice(0, changed).map(again), ...added]);
       else await appendNew(session, leaf, before.length, added);
     });

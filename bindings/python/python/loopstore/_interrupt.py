@@ -19,8 +19,8 @@ from loopstore._work import Work
 
 T = TypeVar("T")
 
-_LOOK = 0.05
-"""Seconds between two looks of a waiting helper at whether its call was interrupted."""
+_POLL_INTERVAL = 0.05
+"""The interval in seconds in which a waiting helper checks whether its call was interrupted."""
 
 _PATIENCE = 5.0
 """Seconds in which a cancelled call ends: it looks at its flag more often, and a commit takes less."""
@@ -58,7 +58,7 @@ def on_caller(work: Callable[[], T]) -> T:
     call.inbox.put(hook)
     while True:
         try:
-            hook.done.get(timeout=_LOOK)
+            hook.done.get(timeout=_POLL_INTERVAL)
         except Empty:
             if call.is_interrupted and not hook.is_begun:
                 raise KeyboardInterrupt from None

@@ -82,11 +82,12 @@ class Known:
     def copy(self) -> BaseMessage | None:
         """Return a new object with the content; `None` if it may share parts with another one."""
         if self._is_plain is None:
-            is_own = _langchain.is_class(self.kind)
-            self._is_plain = is_own and is_plain(self.fields) and is_plain(self.extra or {})
             self._holders = [
                 (name, value) for name, value in self.fields.items() if type(value) in (dict, list)
             ]
+            is_own = _langchain.is_class(self.kind)
+            # After `_holders`, since another thread that reads it may copy the message at once.
+            self._is_plain = is_own and is_plain(self.fields) and is_plain(self.extra or {})
         if not self._is_plain:
             return None
         # The result of validation: the fields are those of a valid message. Validation takes ten times as long.
@@ -193,8 +194,8 @@ class Thread:
         self.lists[key] = remembered
         self._at[key] = checkpoint
         count = len(last.known) if last is not None else 0
-        goes_on = 0 < count <= len(remembered.known) and last is not None
-        if not goes_on or remembered.known[count - 1] is not last.known[-1]:  # type: ignore[union-attr]
+        # All of them are compared: lists with different beginnings may have the same last message.
+        if last is None or remembered.known[:count] != last.known:
             count = 0
         for known in remembered.known[count:]:
             self.by_place[known.place] = known

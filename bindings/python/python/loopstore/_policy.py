@@ -156,7 +156,7 @@ NativePolicy = tuple[
     tuple[NativeHook | None, NativeHook | None, float | None],
 ]
 
-_LOOK = 0.05
+_POLL_INTERVAL = 0.05
 """The interval in seconds in which a waiting hook checks its cancellation."""
 
 
@@ -443,7 +443,7 @@ def _awaited_until(
     if loop is None or loop.is_closed():
         return asyncio.run(result())
     future = asyncio.run_coroutine_threadsafe(result(), loop)
-    while not wait([future], _LOOK).done:
+    while not wait([future], _POLL_INTERVAL).done:
         if cancel.is_cancelled() or loop.is_closed():
             future.cancel()
             raise asyncio.CancelledError

@@ -1,7 +1,8 @@
 """Parameters of SQL: their values are written into the query as literals.
 
-A query only reads, and both SQLite and PostgreSQL read these literals alike. A placeholder within a text, a name or a
-comment is none.
+A query only reads, and SQLite and PostgreSQL read these literals alike, except bytes. A placeholder within a text, a
+name or a comment is none. Two forms of PostgreSQL are taken for placeholders: the operator `?` of `jsonb`, and a slice
+`a[1:n]`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _TOKEN = re.compile(
 )
 
 
-def with_params(query: str, params: Params | None) -> str:
-    """Return the query with the values of its parameters."""
+def with_params(query: str, params: Params | None, *, is_postgres: bool = False) -> str:
+    """Return the query with the values of its parameters, as the store reads them."""
     if params is None:
         return query
     if isinstance(params, (str, bytes)) or not isinstance(params, (Sequence, Mapping)):
@@ -60,7 +61,7 @@ def with_params(query: str, params: Params | None) -> str:
                 name = following = int(token["number"]) - 1
                 following += 1
         used.add(name)
-        return _literal(_chosen(params, name), _shown(name))
+        return _literal(_chosen(params, name), _shown(name), is_postgres)
 
     text = _TOKEN.sub(value, query)
     given: Any = params if isinstance(params, Mapping) else range(len(params))
@@ -84,7 +85,7 @@ def _chosen(params: Params, name: Any) -> Any:
         raise InvalidInputError(f"the query needs {_shown(name)}, which `params` lacks") from None
 
 
-def _literal(value: Any, name: str) -> str:
+def _literal(value: Any, name: str, is_postgres: bool) -> str:
     """Write a value as a literal."""
     name = name.strip("`")
     if value is None:
@@ -102,7 +103,8 @@ def _literal(value: Any, name: str) -> str:
     if isinstance(value, date):
         return f"'{value.isoformat()}'"
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return f"X'{bytes(value).hex()}'"
+        # On PostgreSQL, `X''` is a bit string.
+        return f"'\\x{bytes(value).hex()}'::bytea" if is_postgres else f"X'{bytes(value).hex()}'"
     if hasattr(value, "__index__"):
         return f"({value.__index__()})"
     if isinstance(value, (float, Decimal)) and math.isfinite(value):

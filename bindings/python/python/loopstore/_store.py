@@ -440,6 +440,8 @@ class Store:
         Args:
             query: The query, over the views and tables.
             params: The values of `?` as a list, or those of `:name` as a dict: numbers, texts, bytes, times.
+                On PostgreSQL, a query with `params` has `jsonb_exists(a, 'b')` in place of `a ? 'b'`, and a space
+                after the colon of a slice: `a[1: n]`.
             max_rows: The maximum number of rows.
             timeout: The maximum time in seconds, or as a `timedelta`; `None` is no limit.
 
@@ -447,7 +449,8 @@ class Store:
             InvalidInputError: The query fails, would write, or does not match `params`.
             StorageError: The query takes longer than `timeout`.
         """
-        query = with_params(_arguments.text("query", query), params)
+        is_postgres = self.place.startswith("postgres:")
+        query = with_params(_arguments.text("query", query), params, is_postgres=is_postgres)
         max_rows = _arguments.optional_count("max_rows", max_rows, "rows")
         time = _arguments.seconds("timeout", timeout)
         return Rows(decode(interruptible(lambda: self._native.sql(query, max_rows, time))))
