@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::append::recorded_size;
 use super::columns::damaged;
-use super::packed_edits::{PackedEdit, section_edits};
+use super::packed_edits::{PackedEdit, PackedSection, section_edits};
 use super::rows::{EditRow, RunKey, Size};
 use super::{ContentNeed, LoopKey, StoreRead, StoreResult};
 use crate::model::{AgentMessage, Content, EditAction, Json};
@@ -94,6 +94,14 @@ pub(super) struct EditCollector {
 }
 
 impl EditCollector {
+    /// Reserves memory for these sections: to grow step by step costs as much as adding them.
+    pub(super) fn reserve(&mut self, sections: &[PackedSection]) {
+        let bytes = sections.iter().map(|section| section.content.len()).sum();
+        self.texts.reserve(bytes);
+        self.edits.parts.reserve(sections.len());
+        self.edits.runs.reserve(sections.len());
+    }
+
     /// Adds the edits of a live run whose messages belong to the loop. Runs are added in the order of their ticks.
     pub(super) fn add_rows<'a>(
         &mut self,

@@ -147,8 +147,9 @@ fn put_number(packed: &mut Vec<u8>, mut number: u64) {
 /// # Errors
 /// If the bytes are no packed edits.
 pub fn read_runs(packed: &[u8]) -> StoreResult<(Vec<PackedHead>, Vec<PackedSection>)> {
-    // Most runs have one section, and an edit with a marker has about as many bytes.
-    let (mut runs, mut sections) = (Vec::new(), Vec::with_capacity(packed.len() / 64));
+    // A run with one edit has about a hundred bytes; to grow step by step costs as much as reading the heads.
+    let count = packed.len() / 96 + 1;
+    let (mut runs, mut sections) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let mut cursor = PackedCursor { bytes: packed };
     while !cursor.bytes.is_empty() {
         let (head, end) = cursor.head(packed.len()).ok_or_else(unreadable)?;

@@ -137,8 +137,9 @@ impl ActiveBlocks<'_> {
         loop_key: LoopKey,
     ) -> StoreResult<Option<LiveEdits>> {
         let mut found = EditCollector::default();
-        let packed = &edited.packed;
-        for section in edited.sections_of(loop_key) {
+        let (packed, sections) = (&edited.packed, edited.sections_of(loop_key));
+        found.reserve(sections);
+        for section in sections {
             let head = &edited.runs[section.run];
             let is_flipped = packed.flipped.contains(&head.run);
             if self.counts(head.point)? && (!is_flipped || self.is_live(head.run)?) {
