@@ -29,7 +29,8 @@ const REFUSAL: &str = "this imports the transcripts into the database; add --yes
 /// Begin: find the transcripts of agents on this machine, import and index them, and set the agents up
 ///
 /// Shows what each agent has and when it deletes it, and asks before the import and before each change of an
-/// agent's configuration. Secrets are replaced before anything is stored. Run again, it adds what is new.
+/// agent's configuration. Secrets are replaced before anything is stored, by the import and by the agents that it sets
+/// up. Run again, it adds what is new.
 #[derive(clap::Args)]
 pub struct InitArgs {
     /// Only the transcripts of this agent, such as claude-code. May be repeated.
@@ -129,7 +130,7 @@ pub fn run(app: &mut App, args: &InitArgs) -> Result<Done, CliError> {
             .text(&format!("\nAll of it can be searched: {command}\n"))?;
         search::run(app, &search::SearchArgs::of(words, HITS))?;
     }
-    app.out.text(&next(app, &left))?;
+    app.out.text(&next(app, args, &left))?;
     Ok(done)
 }
 
@@ -267,6 +268,7 @@ fn set_up(
             agent,
             mcp: false,
             allow: Vec::new(),
+            redact: !args.no_redact,
             dry_run: false,
             yes: args.install,
             uninstall: false,
@@ -301,7 +303,7 @@ fn example(store: &dyn Database) -> Option<String> {
 }
 
 /// Returns the lines about what else there is to do.
-fn next(app: &App, left: &[NativeAgent]) -> String {
+fn next(app: &App, args: &InitArgs, left: &[NativeAgent]) -> String {
     let command = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         app.command_line(&words)
@@ -313,10 +315,11 @@ fn next(app: &App, left: &[NativeAgent]) -> String {
     )];
     for agent in left {
         let name = agent.as_str();
-        lines.push(format!(
-            "{} records {name} from now on.",
-            command(&["install", name])
-        ));
+        let install: &[&str] = match args.no_redact {
+            true => &["install", name],
+            false => &["install", name, "--redact"],
+        };
+        lines.push(format!("{} records {name} from now on.", command(install)));
     }
     lines.join("\n")
 }

@@ -61,7 +61,11 @@ impl RecordedTranscripts {
         let found = &self.found;
         let agent = found.agent;
         let path = text::line(&found.path.display().to_string());
-        if records.iter().any(|record| record.agent == agent) && self.is_behind() {
+        let mut own = records
+            .iter()
+            .filter(|record| record.agent == agent)
+            .peekable();
+        if own.peek().is_some() && self.is_behind() {
             let newest = found.newest.as_deref().unwrap_or(&found.path);
             let what = format!(
                 "{} was written at {}, and the newest stored turn of {agent} is {}",
@@ -71,7 +75,12 @@ impl RecordedTranscripts {
                     .as_deref()
                     .map_or_else(|| "none".to_owned(), |at| format!("of {}", text::time(at))),
             );
-            let hint = format!("`loopstore import {}` reads it", text::quoted(&path));
+            let redact = match own.any(|record| record.redact) {
+                true => "--redact ",
+                false => "",
+            };
+            let path = text::quoted(&path);
+            let hint = format!("`loopstore import {redact}{path}` reads it");
             return Some(SetupProblem { what, hint });
         }
         let left = found.oldest_deleted_in_days.filter(|left| *left <= SOON)?;

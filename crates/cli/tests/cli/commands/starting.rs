@@ -60,7 +60,7 @@ fn transcripts_are_found_imported_without_secrets_and_searched() {
     1 message, 0 of them not in the context.
 
     loopstore read @ reads the newest session, loopstore sessions lists all.
-    loopstore install claude-code records claude-code from now on.
+    loopstore install claude-code --redact records claude-code from now on.
     "#);
     let bytes = std::fs::read(stage.path("loopstore.db")).unwrap();
     let is_there = bytes
