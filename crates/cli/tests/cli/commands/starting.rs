@@ -129,7 +129,13 @@ fn a_deleted_transcript_is_put_back_from_the_stored_copy_and_none_is_replaced() 
     assert_eq!(refused.code, 1);
     assert!(refused.err.contains("is not replaced"), "{refused}");
     std::fs::remove_dir_all(stage.path("home/.claude/projects")).unwrap();
-    assert_snapshot!(stage.say("restore-transcript s1"), @r#"
+    let unconfirmed = stage.say("restore-transcript s1");
+    assert_eq!(unconfirmed.code, 2, "{unconfirmed}");
+    assert!(
+        unconfirmed.err.contains("--yes") && !transcript.exists(),
+        "the path in the database is no consent: {unconfirmed}"
+    );
+    assert_snapshot!(stage.say("restore-transcript s1 --yes"), @r#"
     Wrote 410 bytes to FOLDER/home/.claude/projects/-work-lamp/s1.jsonl.
     "#);
     assert_eq!(std::fs::read(&transcript).unwrap(), bytes);
@@ -141,6 +147,17 @@ fn a_deleted_transcript_is_put_back_from_the_stored_copy_and_none_is_replaced() 
         std::fs::read(stage.path("other/copy.jsonl")).unwrap(),
         bytes
     );
+    // SQLite would apply the log of another state to the restored file.
+    for log in ["chat.db-wal", "chat.db-journal"] {
+        std::fs::write(stage.path(log), "frames").unwrap();
+        let refused = stage.say("restore-transcript s1 -o chat.db");
+        assert_eq!(refused.code, 1, "{refused}");
+        assert!(
+            refused.err.contains(log) && !stage.path("chat.db").exists(),
+            "{refused}"
+        );
+        std::fs::remove_file(stage.path(log)).unwrap();
+    }
     // A redacted import stores no copy.
     let redacted = home();
     redacted.say("init --yes");
