@@ -1,6 +1,6 @@
 //! The memory of imported files: a file that has not changed since an import is not read by the next one.
 //!
-//! The memory belongs to the machine and not to the database: the times and numbers of files have no meaning elsewhere.
+//! The memory belongs to the machine and not to the database: the times and inodes of files have no meaning elsewhere.
 //! It is a file for each database in `$XDG_CACHE_HOME/loopstore/imported`, else `~/.cache/loopstore/imported`, which
 //! can be deleted at any time. An entry counts only while the sessions of its file are stored as the import left them,
 //! so that a database from a backup, or one without an erased session, is filled again.
