@@ -12,7 +12,7 @@ use loopstore_terminal::output::note;
 use loopstore_terminal::{App, CliError, Done, text};
 use serde::Serialize;
 
-use self::transcripts::{NewestStored, RecordedTranscripts};
+use self::transcripts::{RecordedTranscripts, StoredTranscripts};
 use super::hook::log::{self, HookEntry};
 use super::hook::state;
 use super::install::record::InstallRecord;
@@ -96,9 +96,9 @@ pub fn run(app: &mut App) -> Result<Done, CliError> {
     for record in &records {
         check(record, &mut problems);
     }
-    let mut stored = NewestStored::new();
+    let mut stored = StoredTranscripts::default();
     let databases = databases(app, &records, &mut stored, &mut problems);
-    let transcripts = transcripts::compare(&stored);
+    let transcripts = stored.compare();
     problems.extend(transcripts.iter().filter_map(|one| one.problem(&records)));
     let failures = failures(&entries);
     let agents = NativeAgent::ALL
@@ -148,10 +148,9 @@ fn is_well(store: &dyn Database, records: &[InstallRecord]) -> bool {
     };
     let recorded: Vec<InstallRecord> = records.iter().filter(is_here).cloned().collect();
     // Transcripts of agents that record elsewhere are not expected here.
-    if !recorded.is_empty()
-        && let Ok(stored) = transcripts::newest_stored(store)
-    {
-        let compared = transcripts::compare(&stored);
+    let mut stored = StoredTranscripts::default();
+    if !recorded.is_empty() && stored.add(store).is_ok() {
+        let compared = stored.compare();
         problems.extend(compared.iter().filter_map(|one| one.problem(&recorded)));
     }
     problems.is_empty() && failures(&entries).iter().all(|failure| failure.made_good)
@@ -212,7 +211,7 @@ fn is_program(path: &Path) -> bool {
 fn databases(
     app: &App,
     records: &[InstallRecord],
-    stored: &mut NewestStored,
+    stored: &mut StoredTranscripts,
     problems: &mut Vec<SetupProblem>,
 ) -> Vec<DatabaseReport> {
     let mut named: Vec<PathBuf> = records
@@ -232,13 +231,9 @@ fn databases(
         let opened = other.open_to_write();
         let opens = opened.is_ok();
         let bytes = opened.as_ref().ok().and_then(|store| size(&**store));
-        if let Ok(store) = &opened
-            && let Ok(newest) = transcripts::newest_stored(&**store)
-        {
-            for (format, at) in newest {
-                let known = stored.entry(format).or_default();
-                *known = at.max(std::mem::take(known));
-            }
+        if let Ok(store) = &opened {
+            // A database that cannot be read has problems of its own.
+            let _ = stored.add(&**store);
         }
         if let Err(error) = opened {
             let is_missing = matches!(error, OpenError::Missing { .. });

@@ -8,8 +8,19 @@ use loopstore_terminal::folders::{folder, set, with_home};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The days for which Claude Code keeps transcripts if its settings do not say.
+/// The days for which Claude Code keeps transcripts by default.
 const CLAUDE_DAYS: u64 = 30;
+/// The agents whose transcripts are searched for, as their formats are named.
+pub const AGENTS: [&str; 8] = [
+    "claude-code",
+    "codex",
+    "pi",
+    "opencode",
+    "gemini-cli",
+    "qwen-code",
+    "copilot-cli",
+    "goose",
+];
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum depth of the folders that are walked. Transcripts are at most five folders deep.
 const MAX_DEPTH: usize = 8;
@@ -33,6 +44,20 @@ pub struct FoundTranscripts {
     pub newest_at: Option<i64>,
     /// The file that was changed last.
     pub newest: Option<PathBuf>,
+    /// All of them.
+    #[serde(skip)]
+    pub all: Vec<FoundFile>,
+}
+
+/// A transcript.
+#[derive(Clone, Debug)]
+pub struct FoundFile {
+    /// The path.
+    pub path: PathBuf,
+    /// The size in bytes.
+    pub bytes: u64,
+    /// The time of the last change, in milliseconds since the epoch.
+    pub changed_at: i64,
 }
 
 /// A place where an agent keeps transcripts.
@@ -127,7 +152,7 @@ fn places() -> Vec<TranscriptPlace> {
     places.into_iter().flatten().collect()
 }
 
-/// Returns the days that Claude Code's settings say.
+/// Returns the number of days for which Claude Code keeps transcripts, by its settings.
 fn claude_days(root: &Path) -> u64 {
     let text = std::fs::read(root.join("settings.json")).unwrap_or_default();
     let settings: Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -147,6 +172,11 @@ impl FoundTranscripts {
             oldest_deleted_in_days: None,
             newest_at: None,
             newest: None,
+            all: Vec::new(),
+        };
+        let millis = |time: SystemTime| {
+            let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+            i64::try_from(since.as_millis()).ok()
         };
         let (mut oldest, mut newest) = (None, None);
         walk(&place.path, MAX_DEPTH, &mut |path, data| {
@@ -159,16 +189,19 @@ impl FoundTranscripts {
             let Ok(changed) = data.modified() else {
                 return;
             };
+            found
+                .all
+                .extend(millis(changed).map(|changed_at| FoundFile {
+                    path: path.to_owned(),
+                    bytes: data.len(),
+                    changed_at,
+                }));
             oldest = Some(oldest.map_or(changed, |oldest: SystemTime| oldest.min(changed)));
             if newest.is_none_or(|newest| newest < changed) {
                 newest = Some(changed);
                 found.newest = Some(path.to_owned());
             }
         });
-        let millis = |time: SystemTime| {
-            let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-            i64::try_from(since.as_millis()).ok()
-        };
         found.newest_at = newest.and_then(millis);
         found.oldest_deleted_in_days =
             place.deletes_after_days.zip(oldest).map(|(days, oldest)| {
@@ -248,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_say_for_how_long_transcripts_are_kept() {
+    fn settings_decide_for_how_long_transcripts_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(claude_days(folder.path()), 30);
         let settings = folder.path().join("settings.json");

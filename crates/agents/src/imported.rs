@@ -1,6 +1,6 @@
 //! The memory of imported files: a file that has not changed since an import is not read by the next one.
 //!
-//! The memory belongs to the machine and not to the database: the times and numbers of files have no meaning elsewhere.
+//! The memory belongs to the machine and not to the database: the times and inodes of files have no meaning elsewhere.
 //! It is a file for each database in `$XDG_CACHE_HOME/loopstore/imported`, else `~/.cache/loopstore/imported`, which
 //! can be deleted at any time. An entry counts only while the sessions of its file are stored as the import left them,
 //! so that a database from a backup, or one without an erased session, is filled again.
@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use loopstore::extend::{self as store, SessionStore, StoreRead, StoreResult};
+use loopstore::extend::{self as store, SessionKey, SessionStore, StoreRead, StoreResult};
 use loopstore::model::Time;
 use loopstore::{Database, SessionId};
 use loopstore_terminal::folders;
@@ -70,7 +70,23 @@ struct RememberedSession {
     id: SessionId,
     key: i64,
     tick: i64,
+    /// The newest receipt, possibly of another session.
     last_receipt: i64,
+    /// The keys of the loops, each with its number of messages. Copies of a database share their memory, and the tick
+    /// says nothing about the content of another copy.
+    loops: Vec<(i64, u32)>,
+}
+
+impl RememberedSession {
+    /// True if nothing of an earlier state is missing.
+    fn continues(&self, before: &Self) -> bool {
+        let now: HashMap<i64, u32> = self.loops.iter().copied().collect();
+        let is_there = |(key, length): &(i64, u32)| now.get(key).is_some_and(|now| now >= length);
+        self.key == before.key
+            && self.tick >= before.tick
+            && self.last_receipt >= before.last_receipt
+            && before.loops.iter().all(is_there)
+    }
 }
 
 impl ImportMemory {
@@ -139,6 +155,14 @@ impl ImportMemory {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True if a file was imported, whatever the options, and has not changed since.
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        let path = std::path::absolute(path).unwrap_or_default();
+        let entries = self.entries();
+        let entry = entries.of_files.get(&path);
+        entry.is_some_and(|entry| entry.files.are_unchanged())
+    }
+
     /// Returns the entry of a file that has not changed since.
     fn entry(&self, path: &Path) -> Option<MemoryEntry> {
         let path = std::path::absolute(path).ok()?;
@@ -158,11 +182,11 @@ impl ImportedFiles for ImportMemory {
         let is_stored = store::read(store, |read| {
             for session in &entry.sessions {
                 let now = stored(read, &session.id)?;
-                let is_same = now.is_some_and(|now| {
-                    (now.key, now.last_receipt) == (session.key, session.last_receipt)
-                        && now.tick >= session.tick
-                });
-                if !is_same {
+                if !now.is_some_and(|now| now.continues(session)) {
+                    return Ok(false);
+                }
+                let key = SessionKey(session.key);
+                if read.has_receipt_after(key, session.last_receipt)? {
                     return Ok(false);
                 }
             }
@@ -204,7 +228,7 @@ impl ImportedFiles for ImportMemory {
         });
         let mut entries = self.entries();
         match sessions {
-            Ok(Some(sessions)) if is_settled && !sessions.is_empty() => {
+            Ok(Some(sessions)) if is_settled && !sessions.is_empty() && is_complete(report) => {
                 let entry = MemoryEntry {
                     options: self.options,
                     format: format.to_owned(),
@@ -224,6 +248,22 @@ impl ImportedFiles for ImportMemory {
     }
 }
 
+/// True if the report lists nothing about its file. A list is printed again only if the file is read again.
+fn is_complete(report: &ImportReport) -> bool {
+    let lists = [
+        report.skipped.is_empty(),
+        report.repaired.is_empty(),
+        report.notes.is_empty(),
+        report.held_back.is_empty(),
+        report.unredacted.is_empty(),
+        report.branches.is_empty(),
+        report.separated.is_empty(),
+        report.unread.is_empty(),
+        report.failed.is_empty(),
+    ];
+    lists.iter().all(|is_empty| *is_empty)
+}
+
 /// Returns the present state of a session.
 fn stored(read: &dyn StoreRead, id: &SessionId) -> StoreResult<Option<RememberedSession>> {
     let Some(row) = read.session(id)? else {
@@ -234,6 +274,11 @@ fn stored(read: &dyn StoreRead, id: &SessionId) -> StoreResult<Option<Remembered
         key: row.key.0,
         tick: row.tick,
         last_receipt: read.last_receipt(row.key)?,
+        loops: read
+            .loop_lengths(row.key)?
+            .into_iter()
+            .map(|(key, length)| (key.0, length))
+            .collect(),
     }))
 }
 
@@ -396,6 +441,54 @@ mod tests {
         stage.import();
         let same = stage.import_as(&stage.store, format("openai-chat"), |_| {});
         assert_eq!(same.unchanged, 1);
+    }
+
+    /// Copies a database with all its content.
+    fn copied(from: &Path, to: &Path) -> Store {
+        std::fs::copy(from, to).unwrap();
+        Store::open(to).unwrap()
+    }
+
+    #[test]
+    fn a_copy_that_went_on_otherwise_does_not_hide_what_it_lacks() {
+        let stage = Stage::new();
+        let path = |name: &str| stage.folder.path().join(name);
+        drop(Store::open(path("first.db")).unwrap());
+        let other = copied(&path("first.db"), &path("second.db"));
+        let first = Store::open(path("first.db")).unwrap();
+        let report = stage.import_as(&first, ImportOptions::default(), |_| {});
+        assert_eq!(report.added_messages, 2);
+        // The copy has the session in an earlier state and the same key, and a later tick.
+        let longer = path("chat.json");
+        stage.write(
+            r#"[{"role":"user","content":"Will it rain?"}]"#,
+            Duration::from_secs(3600),
+        );
+        let options = ImportOptions::default();
+        import_paths(other.database(), &[longer], &options, &mut |_| {}).unwrap();
+        let lengths = |store: &Store| {
+            store::read(store.database(), |read| {
+                let id = &report.sessions[0];
+                Ok::<_, store::StoreError>(stored(read, id)?.unwrap())
+            })
+            .unwrap()
+        };
+        let (here, mut there) = (lengths(&first), lengths(&other));
+        there.tick = here.tick + 1;
+        assert_eq!((there.key, there.loops.len()), (here.key, here.loops.len()));
+        assert!(!there.continues(&here), "the copy lacks a message");
+        assert!(here.continues(&here));
+    }
+
+    #[test]
+    fn a_file_with_skipped_content_is_read_and_reported_again() {
+        let stage = Stage::new();
+        let with_damage = CHAT.replace("}]", "},{\"role\":\"nobody\",\"content\":7}]");
+        stage.write(&with_damage, Duration::from_secs(3600));
+        let first = stage.import();
+        assert!(!first.skipped.is_empty(), "{first:?}");
+        let again = stage.import();
+        assert_eq!((again.unchanged, again.skipped), (0, first.skipped));
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub struct ImportArgs {
     /// without this option.
     #[arg(long)]
     redact: bool,
-    /// Read files too that are unchanged since an earlier import, by size, times and number.
+    /// Read files too that are unchanged since an earlier import, by size, times and inode.
     #[arg(long)]
     reread: bool,
     #[command(flatten)]
@@ -99,13 +99,22 @@ pub fn run(app: &mut App, args: &ImportArgs) -> Result<Done, CliError> {
     if let Some(error) = missing {
         return Err(error.into());
     }
+    with_database(app, |app, store| import(app, args, redaction, store))
+}
+
+/// Runs an import into the database, which is created if it does not exist, and removed again if the import fails.
+pub(super) fn with_database<T>(
+    app: &mut App,
+    import: impl FnOnce(&mut App, &dyn Database) -> Result<T, CliError>,
+) -> Result<T, CliError> {
     let access = Access::Create(COUNTERS[0]);
     if app.address().is_some() {
-        return import(app, args, redaction, &*app.open(access)?);
+        let store = app.open(access)?;
+        return import(app, &*store);
     }
     let is_new = app.db.symlink_metadata().is_err();
     let store = app.open_file(access)?;
-    let done = import(app, args, redaction, &store);
+    let done = import(app, &store);
     if done.is_err() && is_new {
         // An empty database left behind would look like one in use. If it cannot be removed, the same cause made the
         // import fail, which is reported.
@@ -157,8 +166,14 @@ fn import(
     warn_of_unredacted(&report);
     note_other_conversations(&report);
     note_failed(&report);
-    if is_known(&report) {
-        return Ok(done);
+    note_left_out(&report);
+    Ok(done)
+}
+
+/// Lists what was skipped, repaired, not read and completed, unless an earlier import listed it.
+pub(super) fn note_left_out(report: &ImportReport) {
+    if is_known(report) {
+        return;
     }
     let notes: [(&str, Vec<String>); 3] = [
         ("skipped", report.skipped.iter().map(skipped_line).collect()),
@@ -180,7 +195,6 @@ fn import(
     for line in text::at_most(completed, LISTED) {
         note(&format!("note: {line}"));
     }
-    Ok(done)
 }
 
 /// Returns the memory of earlier imports, which the options then have too. An encrypted database has none: the memory

@@ -2,16 +2,16 @@
 
 use std::io::IsTerminal;
 
+use clap::builder::PossibleValuesParser;
 use indicatif::ProgressBar;
+use loopstore::Database;
 use loopstore::extend::search::Indexed;
 use loopstore::extend::{self as store, prompt};
 use loopstore::search::{SearchQuery, SearchResults};
-use loopstore::{COUNTERS, Database};
 use loopstore_agents::found::{self, FoundTranscripts};
 use loopstore_agents::install::{self, InstallRequest, record};
 use loopstore_export::NativeAgent;
 use loopstore_terminal::output::note;
-use loopstore_terminal::server::Access;
 use loopstore_terminal::{App, CliError, Done, confirm, progress, select, text};
 use loopstore_transcripts::{ImportOptions, ImportReport, import_paths};
 use serde::Serialize;
@@ -29,12 +29,16 @@ const REFUSAL: &str = "this imports the transcripts into the database; add --yes
 /// Begin: find the transcripts of agents on this machine, import and index them, and set the agents up
 ///
 /// Shows what each agent has and when it deletes it, and asks before the import and before each change of an
-/// agent's configuration. Secrets are replaced before anything is stored. Run again, it adds what is new.
+/// agent's configuration. Secrets are replaced before anything is stored, by the import and by the agents that it sets
+/// up. Run again, it adds what is new.
 #[derive(clap::Args)]
 pub struct InitArgs {
     /// Only the transcripts of this agent, such as claude-code. May be repeated.
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long, value_name = "AGENT", value_parser = PossibleValuesParser::new(found::AGENTS))]
     agent: Vec<String>,
+    /// Read files too that are unchanged since an earlier import, by size, times and inode.
+    #[arg(long)]
+    reread: bool,
     /// Do not replace secrets, and store the transcripts themselves too, so that they can be restored.
     #[arg(long)]
     no_redact: bool,
@@ -94,9 +98,19 @@ pub fn run(app: &mut App, args: &InitArgs) -> Result<Done, CliError> {
     }
     let question = || Ok(question(app, &found));
     confirm::ask(args.yes, REFUSAL, "nothing was imported", question)?;
-    let store = app.open(Access::Create(COUNTERS[0]))?;
-    let imported = imported(app, args, &*store, &found)?;
-    let done = match imported.failed.is_empty() {
+    let (imported, indexed, query, results) = import::with_database(app, |app, store| {
+        let imported = imported(app, args, store, &found)?;
+        let indexed = index::update(store)?;
+        let query = example(store);
+        let query_of_example = query.as_ref().filter(|_| app.json).map(|query| {
+            let mut query = SearchQuery::new(query);
+            query.limit = Some(HITS as usize);
+            query
+        });
+        let results = query_of_example.map(|query| loopstore::search(store, &query));
+        Ok((imported, indexed, query, results.transpose()?))
+    })?;
+    let mut done = match imported.failed.is_empty() {
         true => Done::Well,
         false => Done::Badly,
     };
@@ -105,21 +119,18 @@ pub fn run(app: &mut App, args: &InitArgs) -> Result<Done, CliError> {
         import::warn_of_unredacted(&imported);
         import::note_other_conversations(&imported);
         import::note_failed(&imported);
+        import::note_left_out(&imported);
     }
-    report.imported = Some(imported);
-    report.indexed = Some(index::update(&*store)?);
-    report.query = example(&*store);
+    (report.imported, report.indexed) = (Some(imported), Some(indexed));
+    (report.query, report.search) = (query, results);
     if app.json {
-        if let Some(query) = &report.query {
-            let mut query = SearchQuery::new(query);
-            query.limit = Some(HITS as usize);
-            report.search = Some(loopstore::search(&*store, &query)?);
-        }
         app.out.json(&report)?;
         return Ok(done);
     }
-    drop(store);
     let left = set_up(app, args, missing(&found))?;
+    if args.install && !left.is_empty() {
+        done = Done::Badly;
+    }
     if let Some(query) = report.query {
         let words: Vec<String> = query.split(' ').map(str::to_owned).collect();
         let command: Vec<String> = std::iter::once("search".to_owned())
@@ -130,7 +141,7 @@ pub fn run(app: &mut App, args: &InitArgs) -> Result<Done, CliError> {
             .text(&format!("\nAll of it can be searched: {command}\n"))?;
         search::run(app, &search::SearchArgs::of(words, HITS))?;
     }
-    app.out.text(&next(app, &left))?;
+    app.out.text(&next(app, args, &left))?;
     Ok(done)
 }
 
@@ -139,6 +150,15 @@ fn transcripts(args: &InitArgs) -> Result<Vec<FoundTranscripts>, CliError> {
     let mut found = found::transcripts();
     if !args.agent.is_empty() {
         found.retain(|one| args.agent.iter().any(|agent| agent == one.agent));
+        let has_none = |agent: &&String| !found.iter().any(|one| one.agent == agent.as_str());
+        for agent in args
+            .agent
+            .iter()
+            .filter(has_none)
+            .filter(|_| !found.is_empty())
+        {
+            note(&format!("no transcripts of {agent} found"));
+        }
     }
     if found.is_empty() {
         let whose = match args.agent.is_empty() {
@@ -217,7 +237,10 @@ fn imported(
         redact: !args.no_redact,
         ..ImportOptions::default()
     };
-    let memory = import::memory(app, store, &mut options)?;
+    let memory = match args.reread {
+        true => None,
+        false => import::memory(app, store, &mut options)?,
+    };
     let paths: Vec<_> = found.iter().map(|one| one.path.clone()).collect();
     let bar = progress::bytes_bar();
     let (mut total, mut before) = (found.iter().map(|one| one.bytes).sum(), 0);
@@ -272,6 +295,7 @@ fn set_up(
             agent,
             mcp: false,
             allow: Vec::new(),
+            redact: !args.no_redact,
             dry_run: false,
             yes: args.install,
             uninstall: false,
@@ -306,7 +330,7 @@ fn example(store: &dyn Database) -> Option<String> {
 }
 
 /// Returns the lines about what else there is to do.
-fn next(app: &App, left: &[NativeAgent]) -> String {
+fn next(app: &App, args: &InitArgs, left: &[NativeAgent]) -> String {
     let command = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         app.command_line(&words)
@@ -318,10 +342,11 @@ fn next(app: &App, left: &[NativeAgent]) -> String {
     )];
     for agent in left {
         let name = agent.as_str();
-        lines.push(format!(
-            "{} records {name} from now on.",
-            command(&["install", name])
-        ));
+        let install: &[&str] = match args.no_redact {
+            true => &["install", name],
+            false => &["install", name, "--redact"],
+        };
+        lines.push(format!("{} records {name} from now on.", command(install)));
     }
     lines.join("\n")
 }

@@ -25,6 +25,10 @@ pub struct InstallArgs {
     #[arg(long, value_name = "TOOL", value_delimiter = ',', requires = "mcp",
         value_parser = ["remember", "compact", "undo", "drop", "clear"])]
     allow: Vec<String>,
+    /// Replace secrets (keys, tokens, passwords, private keys) with markers before anything is stored, and store no
+    /// copies of the transcripts. Stays until the setup is removed.
+    #[arg(long)]
+    redact: bool,
     /// Only show what would be written.
     #[arg(long)]
     dry_run: bool,
@@ -32,7 +36,7 @@ pub struct InstallArgs {
     #[arg(long)]
     yes: bool,
     /// Remove the setup.
-    #[arg(long, conflicts_with_all = ["mcp", "allow"])]
+    #[arg(long, conflicts_with_all = ["mcp", "allow", "redact"])]
     uninstall: bool,
 }
 
@@ -47,6 +51,7 @@ pub fn run(app: &mut App, args: &InstallArgs) -> Result<Done, CliError> {
         agent: args.agent,
         mcp: args.mcp,
         allow: args.allow.clone(),
+        redact: args.redact,
         dry_run: args.dry_run,
         yes: args.yes,
         uninstall: args.uninstall,

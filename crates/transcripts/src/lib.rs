@@ -135,7 +135,7 @@ pub use json_lines::{JsonLine, JsonLines};
 pub use known::ImportedFiles;
 #[cfg(feature = "mini-swe-agent")]
 pub use mini_swe_agent::MiniSweAgent;
-pub use one_file::import_source;
+pub use one_file::{import_source, import_source_with};
 #[cfg(feature = "openai-agents")]
 pub use openai_agents::OpenAiAgents;
 #[cfg(feature = "openai-chat")]

@@ -46,9 +46,22 @@ pub fn import_source(
 ) -> Result<ImportReport, ImportError> {
     let options = ImportOptions {
         session: only,
-        without_source: true,
         ..ImportOptions::default()
     };
+    import_source_with(store, importer, source, options)
+}
+
+/// Imports one transcript as [`import_source`] does, with these options. No copy of the file is kept.
+///
+/// # Errors
+/// As [`import_source`].
+pub fn import_source_with(
+    store: &dyn SessionStore,
+    importer: &dyn Importer,
+    source: &mut Source<'_>,
+    mut options: ImportOptions,
+) -> Result<ImportReport, ImportError> {
+    options.without_source = true;
     import_and_keep(store, importer, source, None, &options)
 }
 

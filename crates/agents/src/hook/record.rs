@@ -18,11 +18,13 @@ use loopstore::SessionId;
 use loopstore_export::NativeAgent;
 use loopstore_terminal::{App, CliError};
 use loopstore_transcripts::{
-    ImportOptions, ImportReport, Source, import_appended, import_paths, import_source, importers,
+    ImportOptions, ImportReport, Source, import_appended, import_paths, import_source_with,
+    importers,
 };
 
 use super::log::HookEntry;
 use super::{HookCall, state};
+use crate::install::record::redacts;
 
 /// The maximum size of a transcript that is read whole before the hook ends, in bytes.
 const AT_ONCE_BYTES: u64 = 1 << 20;
@@ -80,6 +82,10 @@ fn appended(
     let ([path], Some(session)) = (request.paths, request.session) else {
         return Ok(None);
     };
+    if redacts(request.call.agent)? {
+        // Only the read of a whole transcript replaces secrets.
+        return Ok(None);
+    }
     let store = app.open_to_write()?;
     let format = request.call.agent.as_str();
     let Some(report) = import_appended(&*store, path, format, session)? else {
@@ -105,7 +111,8 @@ pub fn export(
         path: Path::new("opencode.json"),
         reader: &mut Cursor::new(bytes),
     };
-    let report = import_source(&*store, *importer, &mut source, None)?;
+    let options = options(NativeAgent::OpenCode)?;
+    let report = import_source_with(&*store, *importer, &mut source, options)?;
     entry.added_messages += report.added_messages;
     Ok(report.sessions.first().cloned())
 }
@@ -144,13 +151,18 @@ fn import(
         return Ok(None);
     }
     let store = app.open_to_write()?;
-    let options = ImportOptions {
-        format: Some(agent.as_str().to_owned()),
-        ..ImportOptions::default()
-    };
-    let report = import_paths(&*store, paths, &options, &mut |_| {})?;
+    let report = import_paths(&*store, paths, &options(agent)?, &mut |_| {})?;
     entry.added_messages += report.added_messages;
     Ok(Some(report))
+}
+
+/// Returns the options by which the transcripts of an agent are imported.
+fn options(agent: NativeAgent) -> io::Result<ImportOptions> {
+    Ok(ImportOptions {
+        format: Some(agent.as_str().to_owned()),
+        redact: redacts(agent)?,
+        ..ImportOptions::default()
+    })
 }
 
 /// Starts a process that records, in a process group of its own, which signals to the agent's group do not reach.

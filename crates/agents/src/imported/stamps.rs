@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// The size, the times and the number of a file. A file with the same stamp is taken for unchanged.
+/// The size, the times and the inode of a file. A file with the same stamp is taken for unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     bytes: u64,

@@ -32,6 +32,9 @@ pub struct InstallRequest {
     pub mcp: bool,
     /// The writing tools of the server that the agent may use.
     pub allow: Vec<String>,
+    /// True to replace secrets with markers before anything is stored, also if an earlier setup did not. An earlier
+    /// setup that replaces them is kept so.
+    pub redact: bool,
     /// True to only show what would be written.
     pub dry_run: bool,
     /// True to write without asking.
@@ -47,6 +50,7 @@ struct Installed<'a> {
     program: &'a str,
     database: &'a str,
     dry_run: bool,
+    redact: bool,
     files: &'a [ConfigChange],
     notes: &'a [String],
 }
@@ -61,7 +65,9 @@ pub fn run(app: &mut App, request: &InstallRequest) -> Result<Done, CliError> {
     if request.uninstall {
         return uninstall::run(app, request, known);
     }
-    let setup = Setup::new(app, request.agent, mcp(request, known.as_ref())?)?;
+    let redact = request.redact || known.as_ref().is_some_and(|known| known.redact);
+    let mcp = mcp(request, known.as_ref())?;
+    let setup = Setup::new(app, request.agent, mcp, redact)?;
     let plan = InstallPlan::new(&setup, &root, known)?;
     let shown = plan.changes();
     if !app.json {
@@ -83,13 +89,18 @@ pub fn run(app: &mut App, request: &InstallRequest) -> Result<Done, CliError> {
         create_database(app, &setup)?;
         plan.carry_out()?;
     }
+    let mut notes = plan.notes(&setup);
+    if redact {
+        notes.push("Secrets are replaced with markers before its sessions are stored.".into());
+    }
     let installed = Installed {
         agent: request.agent.as_str(),
         program: &setup.program,
         database: &setup.database,
         dry_run: request.dry_run,
         files: &shown,
-        notes: &plan.notes(&setup),
+        redact,
+        notes: &notes,
     };
     app.print(&installed, || summary(&installed))?;
     Ok(Done::Well)

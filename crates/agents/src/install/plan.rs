@@ -117,6 +117,7 @@ impl InstallPlan {
             program: setup.program.clone().into(),
             database: setup.database.clone(),
             mcp: setup.mcp.clone(),
+            redact: setup.redact,
             files: Vec::new(),
         };
         Ok(Self { record, files })

@@ -11,7 +11,7 @@ use loopstore_export::NativeAgent;
 use serde::{Deserialize, Serialize};
 
 use super::edit::Edit;
-use super::files;
+use super::{edit, files};
 use crate::hook::state;
 
 /// An installation for one agent in one folder.
@@ -27,6 +27,9 @@ pub struct InstallRecord {
     pub database: String,
     /// The tools that write and are allowed, if the server of tools was set up.
     pub mcp: Option<Vec<String>>,
+    /// True if hooks replace secrets with markers before anything is stored.
+    #[serde(default)]
+    pub redact: bool,
     /// The files, in the order of their copies.
     pub files: Vec<InstalledFile>,
 }
@@ -61,6 +64,21 @@ pub fn load(agent: NativeAgent, root: &Path) -> io::Result<Option<InstallRecord>
         Some(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         None => Ok(None),
     }
+}
+
+/// True if secrets are replaced in the sessions of an agent: the record of the agent's folder decides, or any record of
+/// the agent if this folder has none.
+pub fn redacts(agent: NativeAgent) -> io::Result<bool> {
+    let root = edit::root(agent).ok();
+    // Without its record, a hook must not store what the record may forbid.
+    let own = root.map(|root| load(agent, &root)).transpose()?.flatten();
+    Ok(match own {
+        Some(record) => record.redact,
+        None => {
+            let name = agent.as_str();
+            all().iter().any(|one| one.agent == name && one.redact)
+        }
+    })
 }
 
 /// Returns the database that an installed agent records into, if it exists.

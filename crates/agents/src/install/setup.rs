@@ -20,11 +20,18 @@ pub struct Setup {
     pub database: String,
     /// The tools that write and are allowed, if the server of tools is to be set up too.
     pub mcp: Option<Vec<String>>,
+    /// True if hooks replace secrets with markers before anything is stored.
+    pub redact: bool,
 }
 
 impl Setup {
     /// Returns the setup of an agent.
-    pub fn new(app: &App, agent: NativeAgent, mcp: Option<Vec<String>>) -> Result<Self, CliError> {
+    pub fn new(
+        app: &App,
+        agent: NativeAgent,
+        mcp: Option<Vec<String>>,
+        redact: bool,
+    ) -> Result<Self, CliError> {
         let database = named(&database(app)?)?;
         let mut options = vec!["--db".to_owned(), database.clone()];
         options.extend(app.key_args.iter().cloned());
@@ -34,6 +41,7 @@ impl Setup {
             options,
             database,
             mcp,
+            redact,
         })
     }
 

@@ -5,7 +5,7 @@
 //! the parent session is known.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use loopstore::model::ParentSpawnRef;
@@ -14,6 +14,9 @@ use super::index::ClaudeIndex;
 use super::track::Track;
 use super::words::COMPACTING;
 use super::{main_session, read_index};
+
+/// The number of bytes at the beginning of a file in which its session is searched for.
+const FIRST_BYTES: u64 = 64 << 10;
 
 /// Returns for each track the reference to its start; `None` for the main track.
 pub(super) fn parents(path: &Path, index: &ClaudeIndex) -> Vec<Option<ParentSpawnRef>> {
@@ -53,14 +56,33 @@ fn parent(path: &Path, index: &ClaudeIndex, main: &ClaudeIndex, track: &Track) -
     }
 }
 
-/// Returns the files that a sub-agent's file is read with; `None` for one whose parent only its records name.
+/// Returns the files that a file may be read with: the places of its parent. `None` for a file that does not name its
+/// session as its first records do, since the places are those of the session of its records.
 pub(super) fn parent_files(path: &Path) -> Option<Vec<PathBuf>> {
-    let is_agent = path.file_name()?.to_str()?.starts_with("agent-");
     let folder = path.parent()?;
-    match folder.file_name().is_some_and(|name| name == "subagents") {
-        true => Some(vec![folder.parent()?.with_extension("jsonl")]),
-        false => (!is_agent).then(Vec::new),
-    }
+    let session = match folder.file_name().is_some_and(|name| name == "subagents") {
+        true => folder.parent()?.file_name()?.to_str()?,
+        false => path.file_stem()?.to_str()?,
+    };
+    let mut first = Vec::new();
+    let mut file = File::open(path).ok()?.take(FIRST_BYTES);
+    file.read_to_end(&mut first).ok()?;
+    let first = String::from_utf8_lossy(&first);
+    let quoted = serde_json::to_string(session).ok()?;
+    let is_named = [": ", ":"]
+        .iter()
+        .any(|colon| first.contains(&format!("\"sessionId\"{colon}{quoted}")));
+    let places = places_of_parent(path, session)?;
+    is_named.then(|| places.into_iter().filter(|place| place != path).collect())
+}
+
+/// Returns the places in which the file of a session is searched for, in this order.
+fn places_of_parent(path: &Path, session: &str) -> Option<Vec<PathBuf>> {
+    let name = format!("{session}.jsonl");
+    let folder = path.parent()?;
+    let above = folder.parent().and_then(Path::parent);
+    let folders = [Some(folder), above].into_iter().flatten();
+    Some(folders.map(|folder| folder.join(&name)).collect())
 }
 
 /// Reads the parent's file, if it exists: `<session>.jsonl` in the folder of this file or, for a file in
@@ -71,18 +93,34 @@ fn parent_index(path: &Path, index: &ClaudeIndex) -> Option<ClaudeIndex> {
     if !session.chars().all(plain) {
         return None;
     }
-    let name = format!("{session}.jsonl");
-    let folder = path.parent()?;
-    let mut places: Vec<PathBuf> = vec![folder.join(&name)];
-    places.extend(
-        folder
-            .parent()
-            .and_then(Path::parent)
-            .map(|folder| folder.join(&name)),
-    );
+    let places = places_of_parent(path, session)?;
     let found = places
         .iter()
         .find(|place| place.is_file() && place.as_path() != path)?;
     let mut reader = BufReader::new(File::open(found).ok()?);
     read_index(found, &mut reader, &mut |_, _| {}).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_places_of_a_parent_are_those_that_are_read_and_only_if_the_session_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("p/s.1/subagents")).unwrap();
+        let agent = at("p/s.1/subagents/agent-a.jsonl");
+        let snapshot = "{\"type\":\"file-history-snapshot\"}\n";
+        std::fs::write(&agent, format!("{snapshot}{{\"sessionId\":\"s.1\"}}\n")).unwrap();
+        let places = ["p/s.1/subagents/s.1.jsonl", "p/s.1.jsonl"].map(at);
+        assert_eq!(parent_files(&agent), Some(places.to_vec()));
+        // Its records name a session whose file is another one.
+        std::fs::write(&agent, "{\"sessionId\":\"s2\"}\n").unwrap();
+        assert_eq!(parent_files(&agent), None);
+        let main = at("p/s1.jsonl");
+        std::fs::write(&main, "{\"sessionId\":\"s1\"}\n").unwrap();
+        let above = folder.path().with_file_name("s1.jsonl");
+        assert_eq!(parent_files(&main), Some(vec![above]));
+    }
 }

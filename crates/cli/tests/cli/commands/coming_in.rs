@@ -238,24 +238,36 @@ fn age(path: &std::path::Path) {
 fn an_unchanged_file_is_read_again_only_if_its_session_is_gone_or_it_is_asked_for() {
     let stage = Stage::empty();
     let chat = stage.path("chat.json");
-    std::fs::copy(fixture("openai-chat/messages.json"), &chat).unwrap();
+    let text =
+        r#"[{"role":"user","content":"Will it rain?"},{"role":"assistant","content":"No."}]"#;
+    std::fs::write(&chat, text).unwrap();
     age(&chat);
     let first = stage.json("import chat.json");
-    assert_eq!(first["added_messages"], 5);
+    assert_eq!(first["added_messages"], 2);
     let again = stage.say("import chat.json");
     assert_snapshot!(again, @r"
     Imported 1 file: 1 session, 0 new messages (N s).
-    The file holds 2 loops, 3 turns and 5 messages.
+    The file holds 1 loop, 1 turn and 2 messages.
     1 file unchanged since an earlier import and not read again (--reread reads all).
     session chat-0
     ");
     assert_eq!(stage.json("import .")["unchanged"], 1);
     assert_eq!(stage.json("import . --reread")["unchanged"], Value::Null);
+    // A receipt of another session says nothing about this one.
+    let other =
+        r#"[{"role":"user","content":"Will it snow?"},{"role":"assistant","content":"No."}]"#;
+    std::fs::write(stage.path("other.json"), other).unwrap();
+    let other = stage.json("import other.json")["sessions"][0]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    stage.json(&format!("erase {other} --yes"));
+    assert_eq!(stage.json("import chat.json")["unchanged"], 1);
     stage.json("erase chat-0 --yes");
     let restored = stage.json("import chat.json");
     assert_eq!(
         (&restored["unchanged"], &restored["added_messages"]),
-        (&Value::Null, &5.into())
+        (&Value::Null, &2.into())
     );
     // What was added since is read.
     let text = std::fs::read_to_string(&chat).unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use insta::assert_snapshot;
 
-use crate::commands::stage::Stage;
+use crate::commands::stage::{AGENTS_HOMES, Stage};
 use crate::face::terminal::Terminal;
 
 const SECRET: &str = "AKIAQ3EGTRBLWH7SXNPD";
@@ -62,7 +62,7 @@ fn transcripts_are_found_imported_without_secrets_and_searched() {
     1 message, 0 of them not in the context.
 
     loopstore read @ reads the newest session, loopstore sessions lists all.
-    loopstore install claude-code records claude-code from now on.
+    loopstore install claude-code --redact records claude-code from now on.
     "#);
     let bytes = std::fs::read(stage.path("loopstore.db")).unwrap();
     let is_there = bytes
@@ -117,8 +117,48 @@ fn agents_are_set_up_only_when_asked_for() {
             .unwrap()
             .contains("hook claude-code")
     );
+    let typo = stage.say("init --yes --agent claude-code --agent claud");
+    assert_eq!(typo.code, 2, "{typo}");
+    let other = stage.say("init --dry-run --agent claude-code --agent codex");
+    assert!(other.err.contains("no transcripts of codex"), "{other}");
+    assert_eq!(
+        stage.json("init --yes --reread")["imported"]["unchanged"],
+        serde_json::Value::Null
+    );
     let refused = stage.say("init --yes --install --json");
     assert_eq!(refused.code, 2, "{refused}");
+}
+
+#[test]
+fn a_failed_import_leaves_no_database_and_a_failed_setup_is_no_success() {
+    let stage = home();
+    let settings = stage.path("home/.claude/settings.json");
+    std::fs::write(&settings, "{ broken").unwrap();
+    let failed = stage.say("init --yes --install");
+    assert_eq!(failed.code, 1, "{failed}");
+    assert!(failed.err.contains("claude-code is not set up"), "{failed}");
+    let stage = home();
+    std::fs::write(
+        stage.path("home/.claude/projects/-work-lamp/s1.jsonl"),
+        "no transcript\n",
+    )
+    .unwrap();
+    let failed = stage.say("init --yes");
+    assert_eq!(failed.code, 1, "{failed}");
+    assert!(!stage.path("loopstore.db").exists(), "{failed}");
+}
+
+#[test]
+fn what_the_import_left_out_is_listed() {
+    let stage = home();
+    let transcript = stage.path("home/.claude/projects/-work-lamp/s1.jsonl");
+    let text = std::fs::read_to_string(&transcript).unwrap();
+    std::fs::write(&transcript, text + "{\"type\": \n").unwrap();
+    let said = stage.say("init --yes");
+    assert!(
+        said.err.contains("skipped: ") && said.err.contains("s1.jsonl:3"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -131,7 +171,13 @@ fn a_deleted_transcript_is_put_back_from_the_stored_copy_and_none_is_replaced() 
     assert_eq!(refused.code, 1);
     assert!(refused.err.contains("is not replaced"), "{refused}");
     std::fs::remove_dir_all(stage.path("home/.claude/projects")).unwrap();
-    assert_snapshot!(stage.say("restore-transcript s1"), @r#"
+    let unconfirmed = stage.say("restore-transcript s1");
+    assert_eq!(unconfirmed.code, 2, "{unconfirmed}");
+    assert!(
+        unconfirmed.err.contains("--yes") && !transcript.exists(),
+        "the path in the database is no consent: {unconfirmed}"
+    );
+    assert_snapshot!(stage.say("restore-transcript s1 --yes"), @r#"
     Wrote 410 bytes to FOLDER/home/.claude/projects/-work-lamp/s1.jsonl.
     "#);
     assert_eq!(std::fs::read(&transcript).unwrap(), bytes);
@@ -143,6 +189,17 @@ fn a_deleted_transcript_is_put_back_from_the_stored_copy_and_none_is_replaced() 
         std::fs::read(stage.path("other/copy.jsonl")).unwrap(),
         bytes
     );
+    // SQLite would apply the log of another state to the restored file.
+    for log in ["chat.db-wal", "chat.db-journal"] {
+        std::fs::write(stage.path(log), "frames").unwrap();
+        let refused = stage.say("restore-transcript s1 -o chat.db");
+        assert_eq!(refused.code, 1, "{refused}");
+        assert!(
+            refused.err.contains(log) && !stage.path("chat.db").exists(),
+            "{refused}"
+        );
+        std::fs::remove_file(stage.path(log)).unwrap();
+    }
     // A redacted import stores no copy.
     let redacted = home();
     redacted.say("init --yes");
@@ -158,9 +215,12 @@ fn a_deleted_transcript_is_put_back_from_the_stored_copy_and_none_is_replaced() 
 fn a_terminal_asks_before_each_step_and_says_if_something_is_wrong() {
     let stage = home();
     let run = |line: &str| {
-        let variables = "env -u XDG_CACHE_HOME -u XDG_STATE_HOME -u XDG_DATA_HOME -u XDG_CONFIG_HOME \
-            -u CLAUDE_CONFIG_DIR HOME=$PWD/home LOOPSTORE_DB=loopstore.db";
-        let line = format!("{variables} $LOOPSTORE --no-pager {line}");
+        let unset = AGENTS_HOMES
+            .map(|variable| format!("-u {variable}"))
+            .join(" ");
+        let line = format!(
+            "env {unset} HOME=$PWD/home LOOPSTORE_DB=loopstore.db $LOOPSTORE --no-pager {line}"
+        );
         Terminal::run(&stage.path(""), (60, 120), &line)
     };
     let mut terminal = run("init");
@@ -177,13 +237,24 @@ fn a_terminal_asks_before_each_step_and_says_if_something_is_wrong() {
     let wrong = "something is wrong with the recording of agents";
     let (text, _) = run("sessions").end();
     assert!(text.contains("s1") && !text.contains(wrong), "{text}");
-    // The transcript was changed later than its newest message, and its agent is set up now.
     assert_eq!(
         stage
             .say("install claude-code --yes --db loopstore.db")
             .code,
         0
     );
+    // The transcript was changed later than its newest message, and all of it is stored.
+    let (text, _) = run("sessions").end();
+    assert!(!text.contains(wrong), "{text}");
+    let folder = stage.path("home/.claude/projects/-work-lamp");
+    let text = std::fs::read_to_string(folder.join("s1.jsonl")).unwrap();
+    std::fs::write(folder.join("s2.jsonl"), text.replace("s1", "s2")).unwrap();
+    let file = File::options()
+        .write(true)
+        .open(folder.join("s2.jsonl"))
+        .unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    file.set_modified(SystemTime::now() - day).unwrap();
     for command in ["sessions", "stats"] {
         let (text, _) = run(command).end();
         assert!(text.contains(wrong), "{command}: {text}");

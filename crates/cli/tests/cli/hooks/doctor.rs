@@ -140,7 +140,7 @@ fn transcripts_that_are_not_stored_are_a_problem_until_they_are() {
     let (code, text) = doctor(&stage);
     assert_eq!(code, 1, "{text}");
     assert!(
-        text.contains("the newest stored turn of claude-code is none"),
+        text.contains("1 transcript of claude-code not stored, or longer than what is stored"),
         "{text}"
     );
     assert_eq!(
@@ -150,4 +150,36 @@ fn transcripts_that_are_not_stored_are_a_problem_until_they_are() {
     let (code, text) = doctor(&stage);
     assert_eq!(code, 0, "{text}");
     assert_snapshot!(text);
+    // The newest transcript is stored, and an earlier one is not; a file without a conversation does not count.
+    let old = folder.join("s0.jsonl");
+    let empty = folder.join("empty.jsonl");
+    std::fs::write(&old, claude_code("s0", 0..3, "please")).unwrap();
+    std::fs::write(
+        &empty,
+        "{\"type\":\"summary\",\"summary\":\"None\",\"leafUuid\":\"u\"}\n",
+    )
+    .unwrap();
+    for path in [&old, &empty] {
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(changed - Duration::from_secs(3600))
+            .unwrap();
+    }
+    let (code, text) = doctor(&stage);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("s0.jsonl"), "{text}");
+    stage.say("import home/.claude/projects");
+    let (code, text) = doctor(&stage);
+    assert_eq!(code, 0, "{text}");
+    // A later time of an unchanged file is no news; more content is.
+    let file = File::options().append(true).open(&path).unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    file.set_modified(changed + day).unwrap();
+    assert_eq!(doctor(&stage).0, 0);
+    std::fs::write(&path, claude_code("s1", 0..4, "please")).unwrap();
+    file.set_modified(changed + day).unwrap();
+    let (code, text) = doctor(&stage);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("s1.jsonl"), "{text}");
+    stage.say("import home/.claude/projects");
+    assert_eq!(doctor(&stage).0, 0);
 }

@@ -5,6 +5,7 @@ mod failing;
 mod inside;
 mod installing;
 mod recording;
+mod redacting;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -192,7 +192,7 @@ fn codex_names_a_session_and_its_transcript_is_found() {
 }
 
 /// Waits until another process, which no hook waits for, has stored this number of messages.
-fn wait_for(stage: &Stage, session: &str, messages: u64) {
+pub(super) fn wait_for(stage: &Stage, session: &str, messages: u64) {
     let begun = Instant::now();
     while stored(stage, session) < messages {
         assert!(
