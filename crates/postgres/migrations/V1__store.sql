@@ -321,8 +321,8 @@ CREATE TABLE runs (
     -- SHA-256 of this row and of the digests of its blocks. NULL while the run is open. The rows of a closed
     -- run never change. The rows of an open run have no effect on a context.
     digest          BYTEA,
-    -- The edits of the run in the form that contexts are built from, derived from the rows of edits and written
-    -- with them. NULL without edits.
+    -- The edits of the run, after its key, position and id, in the form that contexts are built from: derived from
+    -- the rows of edits and written with them. NULL without edits.
     edits           BYTEA,
     tenant          TEXT NOT NULL DEFAULT '',
     CHECK ((digest IS NULL) = (outcome = 'running')),

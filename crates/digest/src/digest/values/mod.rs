@@ -57,8 +57,8 @@ impl FactSource {
     }
 }
 
-/// The least likelihood of a used value that is likely needed again. Only line numbers, patterns of searches and
-/// commands that look at something, each used once and long ago, are less likely.
+/// The least likelihood of a used value that is likely needed again. Below it are mostly line numbers, patterns of
+/// searches and commands that look at something, each used once and long ago.
 const LIKELY: f64 = 0.02;
 
 /// A value and its uses.
