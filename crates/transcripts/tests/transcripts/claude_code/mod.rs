@@ -6,18 +6,32 @@ mod real;
 mod recorder;
 mod written;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use loopstore_transcripts::{ClaudeCode, Cline, Importer, OpenCode};
 
 #[test]
 fn a_transcript_names_the_files_that_are_read_with_it() {
-    let claude = |path: &str| ClaudeCode.other_files(Path::new(path));
-    assert_eq!(claude("p/s1.jsonl"), Some(Vec::new()));
-    let parent = PathBuf::from("p/s1.jsonl");
-    assert_eq!(claude("p/s1/subagents/agent-a.jsonl"), Some(vec![parent]));
-    // Only its records name the parent.
-    assert_eq!(claude("p/agent-a.jsonl"), None);
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(at("q/p/s1/subagents")).unwrap();
+    for name in [
+        "q/p/s1.jsonl",
+        "q/p/agent-a.jsonl",
+        "q/p/s1/subagents/agent-a.jsonl",
+    ] {
+        std::fs::write(at(name), "{\"sessionId\":\"s1\"}\n").unwrap();
+    }
+    let claude = |name: &str| ClaudeCode.other_files(&at(name));
+    assert_eq!(claude("q/p/s1.jsonl"), Some(vec![at("s1.jsonl")]));
+    let parents = ["q/p/s1/subagents/s1.jsonl", "q/p/s1.jsonl"].map(at);
+    assert_eq!(
+        claude("q/p/s1/subagents/agent-a.jsonl"),
+        Some(parents.to_vec())
+    );
+    // Only its records name the parent, and no records can be read.
+    assert_eq!(claude("q/p/agent-a.jsonl"), None);
+    assert_eq!(claude("q/p/none.jsonl"), None);
     let tasks = Cline.other_files(Path::new("tasks/1/api_conversation_history.json"));
     assert_eq!(tasks, None);
     let opencode = |path: &str| OpenCode.other_files(Path::new(path));
