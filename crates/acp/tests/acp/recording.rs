@@ -311,6 +311,8 @@ fn what_cannot_be_recorded_is_counted_and_the_next_message_is_recorded() {
         json!({"cwd": "/w", "mcpServers": []}),
     ));
     assert_eq!([editor.line(), editor.line()], ["Starting up\n", "[1]\n"]);
+    // An editor knows the session before it prompts.
+    assert!(editor.line().contains("\"id\":1"));
     editor.call(2, "session/prompt", text_prompt("s", "Go."));
     let report = editor.finish();
     let counts: Vec<_> = report
