@@ -6,7 +6,7 @@
 //! hardly changes when one of them is doubled.
 
 use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 use super::{Fact, FactSource, Label, Shape, ValueLedger};
 use crate::activity::{ArgumentRole, is_run};
@@ -82,7 +82,7 @@ fn sorted(worth: &[f64]) -> Vec<usize> {
 /// Reduces the worth of values with the same name and shape: the hundredth line number of a listing is worth less than
 /// the first path of another. Fields of structured results are not reduced.
 fn thin_out(ledger: &ValueLedger, worth: &mut [f64]) {
-    let mut alike: HashMap<(usize, Shape), u32> = HashMap::new();
+    let mut alike = vec![[0_u32; Shape::COUNT]; ledger.labels.len()];
     for at in sorted(worth) {
         let fact = &ledger.facts[at];
         let is_asked_for = |label: &(usize, u32, bool)| ledger.labels[label.0].used > 0;
@@ -92,7 +92,7 @@ fn thin_out(ledger: &ValueLedger, worth: &mut [f64]) {
         {
             continue;
         }
-        let before = alike.entry((fact.label(), fact.shape)).or_default();
+        let before = &mut alike[fact.label()][fact.shape as usize];
         worth[at] /= 1.0 + f64::from(*before) / ENOUGH;
         *before += 1;
     }
@@ -120,28 +120,35 @@ impl PartialOrd for PricedFact {
     }
 }
 
-/// Orders facts. The first fact of a name also costs the line, so the others become cheaper.
+/// Orders facts. The first fact of a name also costs the line, so the others become cheaper: a name offers its best fact
+/// with the line, and then the others without it.
 fn by_cost(ledger: &ValueLedger, worth: &[f64]) -> Vec<usize> {
-    let labels: Vec<usize> = ledger.facts.iter().map(Fact::label).collect();
-    let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
-    let mut offers = BinaryHeap::new();
+    // The facts of each name; the last is offered next.
+    let mut waiting = vec![Vec::new(); ledger.labels.len()];
     for (at, fact) in ledger.facts.iter().enumerate() {
-        waiting.entry(labels[at]).or_default().push(at);
-        let line = ledger.labels[labels[at]].name.len() as f64 + LINE;
-        let per_byte = worth[at] * bytes(fact) / (bytes(fact) + line);
-        offers.push(PricedFact { per_byte, at });
+        waiting[fact.label()].push(at);
     }
-    let mut is_placed = vec![false; worth.len()];
-    let mut order = Vec::with_capacity(worth.len());
-    while let Some(PricedFact { at, .. }) = offers.pop() {
-        if std::mem::replace(&mut is_placed[at], true) {
-            continue;
+    let mut offers = BinaryHeap::with_capacity(waiting.len());
+    for (label, alike) in waiting.iter_mut().enumerate() {
+        let line = ledger.labels[label].name.len() as f64 + LINE;
+        let with_line = |at: &usize| {
+            let bytes = bytes(&ledger.facts[*at]);
+            let per_byte = worth[*at] * bytes / (bytes + line);
+            PricedFact { per_byte, at: *at }
+        };
+        if let Some(first) = alike.iter().map(with_line).max() {
+            alike.retain(|at| *at != first.at);
+            alike.sort_unstable_by(|a, b| worth[*a].total_cmp(&worth[*b]).then(b.cmp(a)));
+            offers.push((first, label));
         }
+    }
+    let mut order = Vec::with_capacity(worth.len());
+    while let Some((PricedFact { at, .. }, label)) = offers.pop() {
         order.push(at);
-        let alike = waiting.remove(&labels[at]).into_iter().flatten();
-        offers.extend(alike.filter(|at| !is_placed[*at]).map(|at| PricedFact {
-            per_byte: worth[at],
-            at,
+        let next = waiting[label].pop();
+        offers.extend(next.map(|at| {
+            let per_byte = worth[at];
+            (PricedFact { per_byte, at }, label)
         }));
     }
     order

@@ -26,6 +26,9 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
+    /// The number of shapes.
+    pub(crate) const COUNT: usize = Self::Address as usize + 1;
+
     /// Returns the shape of `value`.
     pub(crate) fn of(value: &str) -> Self {
         let marks = Marks::of(value);
