@@ -42,10 +42,10 @@ pub use crate::store::packs::{
     LastPack, MAX_PACK_BYTES, Unpacked, each_pack, fill, open, view_head,
 };
 pub use crate::store::receipt::{OpenReceipt, seal};
-pub use crate::store::rollups::added_loops;
 pub use crate::store::session::{edit_loop, forget_parent_seq, run_owner, set_parent_seq};
 pub use crate::store::source::SourcePieces;
 pub use crate::store::values::{BoundValue, ToValue};
+pub use crate::store::{added_loops, quote_of};
 pub use loopstore_core::edit::{
     AppliedRun, ImportedEdits, ReportedEdits, by_reports, record_applied_edits, record_report,
     unreadable_note,

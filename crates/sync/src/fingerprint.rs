@@ -104,6 +104,7 @@ fn add_loop(
     values.number(one.parent_seq.map_or(-1, i64::from));
     values.maybe(one.parent_loop_id.as_ref().map(|id| id.as_str()));
     values.text(&format!("{:?}", one.status));
+    values.maybe(one.started_at.as_deref());
     values.maybe(one.ended_at.as_deref());
     let totals = &one.totals;
     let numbers = [

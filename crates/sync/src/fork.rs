@@ -21,6 +21,7 @@ use crate::document::{Attachment, LoopDocument, RunDocument, SessionDocument, St
 use crate::fork_overlay::{split_edits, split_manifest, split_run_blocks};
 use crate::fork_place::{LoopFork, fork_of};
 use crate::merge::chain_again;
+use crate::quoted;
 
 /// The mark between the id of a loop and the end of the id of its branch.
 const MARK: char = '~';
@@ -63,7 +64,8 @@ pub(crate) fn split(
         .iter()
         .position(|one| one.line.loop_id == *loop_id);
     let at = found.ok_or_else(|| format!("loop `{loop_id}` is missing"))?;
-    let fork = fork_of(document, &document.loops[at], seq, (loop_id, branch));
+    quoted::remove_sizes(document)?;
+    let fork = fork_of(&document.loops[at], seq, (loop_id, branch));
     match fork.is_whole {
         true => rename(&mut document.loops[at], branch)?,
         false => {
@@ -114,7 +116,7 @@ pub(crate) fn split(
         .attachments
         .iter_mut()
         .for_each(|row| move_key(row, &fork));
-    Ok(())
+    quoted::add_sizes(document)
 }
 
 /// Moves a run, or the parts of it that are on the branch.

@@ -9,6 +9,7 @@ use loopstore_transcripts::internal::form::{
 
 use crate::document::{BlockDocument, ManifestDocument, RunDocument, StoredMessageLine};
 use crate::fork_place::LoopFork;
+use crate::quoted::subtract;
 
 /// Splits the blocks of a run that are on the loop.
 pub(crate) fn split_run_blocks(
@@ -129,7 +130,7 @@ fn split_block(
         .filter_map(|(stays, _)| stays)
         .collect();
     kept.line.tokens_covered = fork.before.0;
-    kept.line.size = less(kept.line.size, moved.line.size);
+    kept.line.size = subtract(kept.line.size, moved.line.size);
     Ok((Some(kept), Some(moved)))
 }
 
@@ -171,7 +172,7 @@ fn split_shown(
     (before, after)
 }
 
-/// Returns the size of what a block on the branch shows.
+/// Returns the size of what a block on the branch shows, without its quotes.
 fn size_of(line: &BlockLine, fork: &LoopFork<'_>, counter: &str) -> Result<Sizes, String> {
     let mut size = Sizes {
         tokens: 0,
@@ -206,8 +207,7 @@ fn size_of(line: &BlockLine, fork: &LoopFork<'_>, counter: &str) -> Result<Sizes
     let counter = counter_named(counter).ok_or_else(unknown)?;
     for shown in shown {
         let Some(message) = shown.message.as_ref() else {
-            // A quote of a pinned message, or the rest of a redacted one.
-            add(&mut size, fork.quoted_size(shown));
+            // A quote, whose size is added later, or the rest of a redacted one.
             continue;
         };
         let message: AgentMessage =

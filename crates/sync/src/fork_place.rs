@@ -1,12 +1,11 @@
 //! The place at which a loop is split, and what is before and after it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use loopstore::model::{AgentMessage, LoopId, Message};
-use loopstore_transcripts::internal::form::{JsonTurnRef, ShownForm};
+use loopstore_transcripts::internal::form::JsonTurnRef;
 
-use crate::document::{LoopDocument, RunDocument, SessionDocument, StoredMessageLine};
-use crate::fork_overlay::message_size;
+use crate::document::{LoopDocument, RunDocument, StoredMessageLine};
 
 /// The place at which a loop is split.
 pub(crate) struct LoopFork<'a> {
@@ -26,8 +25,6 @@ pub(crate) struct LoopFork<'a> {
     pub(crate) messages: Vec<StoredMessageLine>,
     /// The tokens, bytes and messages of the loop before the first turn of the branch.
     pub(crate) before: (u64, u64, u64),
-    /// The tokens and bytes of the messages that blocks quote.
-    quoted: HashMap<(LoopId, u32), (u64, u64)>,
 }
 
 impl LoopFork<'_> {
@@ -99,16 +96,6 @@ impl LoopFork<'_> {
         }
     }
 
-    /// Returns the tokens and bytes of the message that a moved block quotes.
-    pub(crate) fn quoted_size(&self, shown: &ShownForm) -> Option<(u64, u64)> {
-        let (loop_id, seq) = (shown.quotes.as_ref()?, shown.replaces?);
-        let place = match loop_id == self.branch {
-            true => (self.loop_id.clone(), seq + self.seq),
-            false => (loop_id.clone(), seq),
-        };
-        self.quoted.get(&place).copied()
-    }
-
     /// Returns the two parts of a range of turns.
     pub(crate) fn parts_of_turns(&self, range: Option<(u32, u32)>) -> RangeParts {
         parts(range, self.turn)
@@ -134,7 +121,6 @@ fn parts(range: Option<(u32, u32)>, at: u32) -> RangeParts {
 
 /// Returns the place at which a loop of a session is split: before its message `seq`, or as a whole.
 pub(crate) fn fork_of<'a>(
-    document: &SessionDocument,
     one: &LoopDocument,
     seq: Option<u32>,
     (loop_id, branch): (&'a LoopId, &'a LoopId),
@@ -171,20 +157,7 @@ pub(crate) fn fork_of<'a>(
         was_complete: is_complete(common.unwrap_or_default()),
         messages: one.messages.clone(),
         before: last.map_or((0, 0, 0), |last| (last.tokens, last.bytes, last.messages)),
-        quoted: quoted_sizes(document),
     }
-}
-
-/// Returns the tokens and bytes of the messages that blocks quote.
-fn quoted_sizes(document: &SessionDocument) -> HashMap<(LoopId, u32), (u64, u64)> {
-    let blocks = document.runs.iter().flat_map(|run| &run.blocks);
-    let shown = blocks.flat_map(|block| &block.line.shows);
-    let quoted = shown.filter_map(|shown| {
-        let (loop_id, seq) = (shown.quotes.clone()?, shown.replaces?);
-        let line = document.loop_of(&loop_id)?.messages.get(seq as usize)?;
-        Some(((loop_id, seq), message_size(line)?))
-    });
-    quoted.collect()
 }
 
 /// True if the messages of a turn have an answer and the results of all calls.

@@ -86,7 +86,8 @@ pub(crate) fn follow(store: &dyn Database, text: &SessionText, id: &SessionId) -
     })?)
 }
 
-/// True if a stored session and a document begin with the same loop and message.
+/// True if a stored session and a document begin with the same loop and message. A state without the message may be
+/// an earlier one of the other.
 fn is_same(
     read: &dyn StoreRead,
     session: loopstore::extend::SessionKey,
@@ -96,7 +97,8 @@ fn is_same(
         read.loops(session)?.into_iter().next(),
         document.loops.first(),
     ) else {
-        return Ok(document.loops.is_empty());
+        let created = read.session_by_key(session)?.created_at;
+        return Ok(created == document.line.created_at);
     };
     let line = &one.line;
     let begin = (&stored.loop_id, stored.tick, &stored.started_at);
@@ -110,5 +112,5 @@ fn is_same(
         Ok(std::ops::ControlFlow::Break(()))
     })?;
     let theirs = one.messages.first().map(|message| &message.digest);
-    Ok(digest.is_none() || theirs == digest.as_ref())
+    Ok(digest.is_none() || theirs.is_none() || theirs == digest.as_ref())
 }

@@ -36,6 +36,7 @@ mod merge;
 #[cfg(test)]
 mod merge_tests;
 mod peer;
+mod quoted;
 mod remote;
 mod report;
 mod rows;

@@ -158,6 +158,7 @@ impl Peer for LocalPeer<'_> {
         id: &SessionId,
         expected: Option<&SessionText>,
         text: &SessionText,
+        is_apart: bool,
     ) -> PeerResult<StoreOutcome> {
         self.check_writes()?;
         if let Some(stored) = expected.filter(|_| self.keeps_removed) {
@@ -167,17 +168,17 @@ impl Peer for LocalPeer<'_> {
                 return Err(PeerError::Session(reason.into()));
             }
         }
-        if expected.is_none() {
+        let mut offered = std::mem::take(&mut self.offered);
+        if self.offered_to.take().as_ref() != Some(id) {
+            offered.clear();
+        }
+        if expected.is_none() && !is_apart {
             let document = SessionDocument::parse(id, text).map_err(PeerError::Session)?;
             if let Some(id) = hides::later_id(self.database, &document)? {
                 return Ok(StoreOutcome::Renamed(id));
             }
         }
         let expected = expected.map(SessionText::digest);
-        let offered = match self.offered_to.take().as_ref() == Some(id) {
-            true => std::mem::take(&mut self.offered),
-            false => Vec::new(),
-        };
         let written = write::write_session(self.database, id, expected, text, &offered)?;
         self.has_leftovers |= written.has_leftovers;
         Ok(written.outcome)

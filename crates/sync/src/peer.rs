@@ -243,12 +243,14 @@ pub(crate) trait Peer: Send {
         have: Option<&SessionText>,
     ) -> PeerResult<Option<SessionText>>;
 
-    /// Writes the state of a session in one transaction, if its present state is still `expected`.
+    /// Writes the state of a session in one transaction, if its present state is still `expected`. With `is_apart` a
+    /// new session is not compared with those that were hidden or shown again: the other database has both.
     fn store(
         &mut self,
         id: &SessionId,
         expected: Option<&SessionText>,
         text: &SessionText,
+        is_apart: bool,
     ) -> PeerResult<StoreOutcome>;
 
     /// Gives a session the id that it has in the other database, where it was hidden or shown again. Returns true if

@@ -50,6 +50,8 @@ enum Request {
         id: SessionId,
         expected: Option<String>,
         digest: String,
+        #[serde(default)]
+        is_apart: bool,
     },
     /// The content has the text with the hides, as the difference to an empty text.
     FollowHides {
@@ -220,11 +222,13 @@ impl<R: Read + Send, W: Write + Send> Peer for RemotePeer<R, W> {
         id: &SessionId,
         expected: Option<&SessionText>,
         text: &SessionText,
+        is_apart: bool,
     ) -> PeerResult<StoreOutcome> {
         let request = Request::Store {
             id: id.clone(),
             expected: expected.map(|text| hex::encode(text.digest())),
             digest: hex::encode(text.digest()),
+            is_apart,
         };
         let delta = delta::encode(text, &expected.map(delta::hashes).unwrap_or_default());
         match self.ask(&request, Some(&delta))? {
@@ -417,6 +421,7 @@ fn answer<R: Read, W: Write>(
             id,
             expected,
             digest,
+            is_apart,
         } => {
             let delta = wire.receive_data()?;
             let digest = digest_of(&digest)?;
@@ -426,10 +431,8 @@ fn answer<R: Read, W: Write>(
             }
             let base = stored.clone().unwrap_or_default();
             let text = delta::decode(&delta, &base, &digest).map_err(PeerError::Session)?;
-            (
-                PeerAnswer::Stored(peer.store(&id, stored.as_ref(), &text)?),
-                None,
-            )
+            let outcome = peer.store(&id, stored.as_ref(), &text, is_apart)?;
+            (PeerAnswer::Stored(outcome), None)
         }
         Request::FollowHides { id, digest } => {
             let delta = wire.receive_data()?;

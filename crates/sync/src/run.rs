@@ -35,6 +35,8 @@ pub(crate) struct SyncRun<'a> {
     redactions: BTreeMap<SessionId, Vec<(SyncSide, RemovalReceipt)>>,
     /// Sessions that are left as they are.
     left: HashSet<SessionId>,
+    /// Sessions of one database that are stored under another id in the other one.
+    renamed: Vec<(SyncSide, SessionId, SessionId)>,
 }
 
 /// The change of a session by a sync.
@@ -55,6 +57,13 @@ enum Attempt {
     Again,
 }
 
+fn other(side: SyncSide) -> SyncSide {
+    match side {
+        SyncSide::Here => SyncSide::There,
+        SyncSide::There => SyncSide::Here,
+    }
+}
+
 impl<'a> SyncRun<'a> {
     pub(crate) fn new(
         here: &'a mut dyn Peer,
@@ -73,6 +82,7 @@ impl<'a> SyncRun<'a> {
             },
             redactions: BTreeMap::new(),
             left: HashSet::new(),
+            renamed: Vec::new(),
         }
     }
 
@@ -111,6 +121,7 @@ impl<'a> SyncRun<'a> {
             self.one(id)?;
             progress(done, total);
         }
+        self.check_renamed()?;
         if !self.dry_run {
             self.here.finish()?;
             self.there.finish()?;
@@ -151,10 +162,7 @@ impl<'a> SyncRun<'a> {
     /// Applies a receipt that only the database `from` has.
     fn apply_receipt(&mut self, from: SyncSide, receipt: &RemovalReceipt) -> PeerResult<()> {
         let id = &receipt.session;
-        let to = match from {
-            SyncSide::Here => SyncSide::There,
-            SyncSide::There => SyncSide::Here,
-        };
+        let to = other(from);
         if !receipt.is_removal() {
             let noted = self.redactions.entry(id.clone()).or_default();
             noted.push((from, receipt.clone()));
@@ -250,7 +258,10 @@ impl<'a> SyncRun<'a> {
         let ours = self.here.entries(&all)?.into_iter().map(|entry| entry.id);
         let mut known: BTreeSet<SessionId> = ours.collect();
         known.extend(ids.iter().cloned());
-        Ok((ids.into_iter().collect(), known.len() as u64))
+        // A session that was hidden gets its later id before another one with the earlier id arrives.
+        let mut ids: Vec<SessionId> = ids.into_iter().collect();
+        ids.sort_by_key(|id| !id.as_str().contains('~'));
+        Ok((ids, known.len() as u64))
     }
 
     /// Brings one session together, with its files and receipts.
@@ -289,6 +300,22 @@ impl<'a> SyncRun<'a> {
                 session_id: id,
                 branches,
             }),
+        }
+        Ok(())
+    }
+
+    /// Brings the renamed sessions together that are still stored under their earlier ids.
+    fn check_renamed(&mut self) -> PeerResult<()> {
+        for (from, id, later) in std::mem::take(&mut self.renamed) {
+            // The filter selects it in neither database, or it was brought together before.
+            if self.peer(from).has(&id)? && !self.left.contains(&later) {
+                self.one(&later)?;
+            }
+            if self.peer(from).has(&id)? {
+                let reason =
+                    format!("it is `{later}` in the other database, and could not get that id");
+                self.fail(&id, reason);
+            }
         }
         Ok(())
     }
@@ -369,11 +396,18 @@ impl<'a> SyncRun<'a> {
         if is_renamed && !self.dry_run && self.peer(to).follow_hides(text, id)? {
             return Ok(Attempt::Again);
         }
-        match self.write(to, id, None, text)? {
-            StoreOutcome::Stored => {}
-            // The session is brought together under its later id.
-            StoreOutcome::Renamed(_) => return Ok(Attempt::Done(SessionChange::Gone)),
-            _ => return Ok(Attempt::Again),
+        let mut outcome = self.write(to, id, None, text, false)?;
+        if let StoreOutcome::Renamed(later) = &outcome {
+            let from = other(to);
+            if !self.peer(from).has(later)? {
+                // The session is brought together under its later id.
+                self.renamed.push((from, id.clone(), later.clone()));
+                return Ok(Attempt::Done(SessionChange::Gone));
+            }
+            outcome = self.write(to, id, None, text, true)?;
+        }
+        if outcome != StoreOutcome::Stored {
+            return Ok(Attempt::Again);
         }
         Ok(Attempt::Done(match to {
             SyncSide::Here => SessionChange::Fetched,
@@ -389,7 +423,7 @@ impl<'a> SyncRun<'a> {
         expected: Option<&SessionText>,
         text: &SessionText,
     ) -> PeerResult<bool> {
-        Ok(self.write(side, id, expected, text)? == StoreOutcome::Stored)
+        Ok(self.write(side, id, expected, text, false)? == StoreOutcome::Stored)
     }
 
     fn write(
@@ -398,12 +432,13 @@ impl<'a> SyncRun<'a> {
         id: &SessionId,
         expected: Option<&SessionText>,
         text: &SessionText,
+        is_apart: bool,
     ) -> PeerResult<StoreOutcome> {
         if self.dry_run {
             return Ok(StoreOutcome::Stored);
         }
         self.send_files(id, side, true)?;
-        match self.peer(side).store(id, expected, text)? {
+        match self.peer(side).store(id, expected, text, is_apart)? {
             StoreOutcome::InUse(reason) => Err(PeerError::Session(reason)),
             outcome => Ok(outcome),
         }
@@ -448,10 +483,7 @@ impl<'a> SyncRun<'a> {
     /// Sends the kept files of a session that the database `to` does not have: it stores them at once, or with its next
     /// write of the session. Returns their number.
     fn send_files(&mut self, id: &SessionId, to: SyncSide, with_session: bool) -> PeerResult<u64> {
-        let from = match to {
-            SyncSide::Here => SyncSide::There,
-            SyncSide::There => SyncSide::Here,
-        };
+        let from = other(to);
         let there = self.peer(to).files(id)?;
         let is_there = |file: &FileName| {
             let is_same =

@@ -7,7 +7,7 @@
 //!
 //! Only a session that two databases imported independently may have other ticks for the same events. Each event then
 //! gets the later of both ticks, and what has to come after it is moved up: the messages of a loop after its start and
-//! in their order, a run after the messages that it covers, an undo after its run. These are the least ticks with that
+//! in their order, a run after the messages that it covers, an undo after its run, a pin after its message. These are the least ticks with that
 //! property, so they do not depend on the order in which databases were brought together.
 
 use std::collections::HashMap;
@@ -109,9 +109,19 @@ fn orders(document: &SessionDocument) -> Vec<(Event, Event, i64)> {
                 orders.push((last, event.clone(), 1));
             }
         }
-        for (flip, _) in flips(document, &run.line.run) {
+        for ((flip, _), line) in flips(document, &run.line.run).into_iter().zip(&run.flips) {
+            orders.push((Event::Loop(line.loop_id.clone()), flip.clone(), 1));
             orders.push((event.clone(), flip, 1));
         }
+    }
+    let mut equal = EqualRows::default();
+    for pin in &document.pins {
+        let mut line = pin.clone();
+        line.tick = 0;
+        let (text, number) = equal.next(text_of(&line));
+        let event = Event::Pin(text, number);
+        orders.push((Event::Loop(pin.leaf.clone()), event.clone(), 1));
+        orders.push((Event::Message(pin.loop_id.clone(), pin.seq), event, 1));
     }
     orders
 }

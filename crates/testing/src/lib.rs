@@ -3,6 +3,7 @@
 //! - [`conformance!`] defines the tests of the store's contract for one backend; their code is in the module of that name.
 //! - [`histories`] makes random sessions, [`conversations`] random requests of providers, [`secrets`] random
 //!   secrets; [`provider_faults`] lists the faults for which a provider rejects a request.
+//! - [`synced_histories`] plays histories in several databases that are brought together.
 //! - [`keyed`] and [`plain`] open databases, [`server`] starts PostgreSQL (feature `postgres`), [`needs`] finds
 //!   the programs that a test calls and skips the test without them.
 //! - [`SystemSqlite`] is a second copy of SQLite in the process: the shared library of the system, next to the
@@ -68,6 +69,8 @@ pub mod root;
 pub mod secrets;
 #[cfg(feature = "postgres")]
 pub mod server;
+#[cfg(feature = "store")]
+pub mod synced_histories;
 #[cfg(target_os = "linux")]
 mod system_sqlite;
 #[cfg(feature = "store")]

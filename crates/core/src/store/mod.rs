@@ -80,9 +80,9 @@ pub use lease::{Lease, LeaseGuard, LeaseRow};
 pub use listing::{SessionCursor, SessionFilter, SessionView};
 pub use live_edits::{EditedMessage, LiveEdits, MessageEdit};
 pub use query::{QueryLimits, QueryRows, Record};
-#[doc(hidden)]
-pub use quotes::check_quoted;
 pub use quotes::{QuotingBlock, quote, quote_body, shown_message};
+#[doc(hidden)]
+pub use quotes::{check_quoted, quote_of};
 pub use read::*;
 pub use reading::*;
 pub use removal::ScrubState;

@@ -11,7 +11,7 @@ use super::live_edits::{EditCollector, LiveEdits, MessageEdit};
 use super::rows::{BlockCore, BlockMessage, LoopKey, StoredMessage};
 use super::{StoreError, StoreRead, StoreResult, codec};
 use crate::model::{
-    AgentMessage, Author, Content, Json, Message, Role, UserMessage, extension_kinds,
+    AgentMessage, Author, Content, Json, LoopId, Message, Role, UserMessage, extension_kinds,
 };
 use crate::tokens::TokenCounter;
 
@@ -157,12 +157,21 @@ fn quoted(
             message = AgentMessage::extension(extension_kinds::REMOVED, Json::null());
         }
     }
-    let place = if loop_key == block.loop_key {
-        format!("t{turn}")
+    let quote = if loop_key == block.loop_key {
+        quote_of(turn, None, message)
     } else {
-        format!("t{turn} of {}", read.loop_by_key(loop_key)?.loop_id)
+        quote_of(turn, Some(&read.loop_by_key(loop_key)?.loop_id), message)
     };
-    Ok((of_message(&place, message), digest))
+    Ok((quote, digest))
+}
+
+/// Returns a message as a block quotes it. `loop_id` is the loop of the message, if it is not that of the block.
+#[doc(hidden)]
+pub fn quote_of(turn: u32, loop_id: Option<&LoopId>, message: AgentMessage) -> AgentMessage {
+    match loop_id {
+        None => of_message(&format!("t{turn}"), message),
+        Some(loop_id) => of_message(&format!("t{turn} of {loop_id}"), message),
+    }
 }
 
 fn of_message(place: &str, original: AgentMessage) -> AgentMessage {
