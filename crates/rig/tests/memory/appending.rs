@@ -166,11 +166,11 @@ async fn a_load_under_a_policy_is_larger_than_the_window() {
 
 #[tokio::test]
 async fn a_window_that_nothing_fits_into_is_told_as_a_damaged_store() {
-    let memory = LoopstoreMemory::new(Store::in_memory().unwrap()).with_policy(Policy::new(50));
+    let memory = LoopstoreMemory::new(Store::in_memory().unwrap()).with_policy(Policy::new(10));
     crate::support::fill(&memory, "c", 1).await;
     let error = memory.load(&id("c")).await.unwrap_err();
     assert!(
-        matches!(&error, rig_core::memory::MemoryError::Policy(why) if why.contains("50 fit")),
+        matches!(&error, rig_core::memory::MemoryError::Policy(why) if why.contains("10 fit")),
         "{error}"
     );
 }
