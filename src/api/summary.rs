@@ -113,7 +113,7 @@ impl SessionHandle {
     /// use loopstore::{Message, Store};
     ///
     /// let chat = Store::in_memory()?.session("weather")?;
-    /// let usage = Usage { input: 1_200.into(), output: 80.into(), ..Usage::default() };
+    /// let usage = Usage::new(1_200, 80);
     /// chat.append([Message::user("Will it rain?"), Message::assistant("No.").with_usage(usage)])?;
     /// assert_eq!(chat.usage()?.total, 1_280);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -46,6 +46,21 @@ json_object! {
     }
 }
 
+impl Usage {
+    /// Returns the tokens of a call without a cache: those of the prompt and those of the completion.
+    pub fn new(input: i64, output: i64) -> Self {
+        Self {
+            input: input.into(),
+            output: output.into(),
+            reasoning: None,
+            cache_read: None,
+            cache_write: None,
+            total_tokens: None,
+            extra: Extra::default(),
+        }
+    }
+}
+
 /// A message with the role `user`: of a person, a parent agent, or the harness.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserMessage {
@@ -206,7 +221,7 @@ impl Message {
     /// ```
     /// use loopstore_model::{Message, Usage};
     ///
-    /// let usage = Usage { input: 1_200.into(), output: 80.into(), ..Usage::default() };
+    /// let usage = Usage::new(1_200, 80);
     /// let answer = Message::assistant("It will.").with_usage(usage);
     /// assert!(matches!(answer, Message::Assistant(answer) if answer.usage.is_some()));
     /// ```
