@@ -37,13 +37,16 @@ pub struct ImportMemory {
     /// The options of the import that decide what is stored.
     options: u64,
     format: Option<String>,
-    /// The time at which the memory was read, in seconds since the epoch.
+    /// The time at which the memory was opened, in seconds since the epoch.
     started: i64,
     entries: Mutex<MemoryEntries>,
 }
 
 #[derive(Debug, Default)]
 struct MemoryEntries {
+    /// True once the file of the memory was read: a memory of many files takes longer to read than all else that
+    /// `doctor` compares.
+    is_read: bool,
     of_files: HashMap<PathBuf, MemoryEntry>,
     /// The stamps of files that are being imported.
     begun: HashMap<PathBuf, FileStamps>,
@@ -90,7 +93,7 @@ impl RememberedSession {
 }
 
 impl ImportMemory {
-    /// Reads the memory of a database; `None` if there is no folder for it.
+    /// Opens the memory of a database; `None` if there is no folder for it. The memory is read when it is first used.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -107,12 +110,6 @@ impl ImportMemory {
         let data = files.first().and_then(|path| path.metadata().ok());
         let number = data.map(|data| (data.dev(), data.ino()));
         let file = folder.join(format!("{:016x}.json", hash_of(&(key, number))));
-        // A memory that cannot be read is an empty one.
-        let text = std::fs::read(&file).unwrap_or_default();
-        let entries = MemoryEntries {
-            of_files: serde_json::from_slice(&text).unwrap_or_default(),
-            ..MemoryEntries::default()
-        };
         let relevant = (
             env!("CARGO_PKG_VERSION"),
             options.session.as_ref().map(SessionId::as_str),
@@ -125,7 +122,7 @@ impl ImportMemory {
             options: hash_of(&relevant),
             format: options.format.clone(),
             started: seconds(),
-            entries: Mutex::new(entries),
+            entries: Mutex::default(),
         })
     }
 
@@ -152,7 +149,14 @@ impl ImportMemory {
     }
 
     fn entries(&self) -> MutexGuard<'_, MemoryEntries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if !entries.is_read {
+            entries.is_read = true;
+            // A memory that cannot be read is an empty one.
+            let text = std::fs::read(&self.file).unwrap_or_default();
+            entries.of_files = serde_json::from_slice(&text).unwrap_or_default();
+        }
+        entries
     }
 
     /// True if a file was imported, whatever the options, and has not changed since.
